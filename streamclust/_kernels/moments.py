@@ -1,0 +1,110 @@
+"""Loops over rows of moments.
+
+A row is (weight, mean, scatter) with the scatter flattened to `width` numbers. The width tells its kind:
+D * D is the full matrix, D its diagonal, 1 its trace, 0 nothing. (With D = 1 the first three are one.)
+"""
+
+import numpy as np
+from numba import njit
+
+from streamclust._kernels.types import Floats, Ints
+
+
+@njit(cache=True, nogil=True)
+def add_outer(scatter: Floats, deviation: Floats, factor: float) -> None:
+    """Add factor * deviation deviationᵀ to one flattened scatter."""
+    d = deviation.size
+    width = scatter.size
+    if width == d * d:
+        for i in range(d):
+            scaled = factor * deviation[i]
+            row = scatter[i * d : i * d + d]
+            for j in range(d):
+                row[j] += scaled * deviation[j]
+    elif width == d:
+        for i in range(d):
+            scatter[i] += factor * deviation[i] * deviation[i]
+    elif width == 1:
+        total = 0.0
+        for i in range(d):
+            total += deviation[i] * deviation[i]
+        scatter[0] += factor * total
+
+
+@njit(cache=True, nogil=True)
+def trace(scatter: Floats, d: int) -> float:
+    """Trace of one flattened scatter (0 where none is kept)."""
+    total = 0.0
+    step = d + 1 if scatter.size == d * d else 1
+    for i in range(0, scatter.size, step):
+        total += scatter[i]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def merge_into(
+    weight: Floats,
+    mean: Floats,
+    scatter: Floats,
+    row: int,
+    other_weight: float,
+    other_mean: Floats,
+    other_scatter: Floats,
+) -> None:
+    """Merge a row of moments into `row` of the arrays: Chan's pairwise update."""
+    if other_weight <= 0.0:
+        return
+    before = weight[row]
+    total = before + other_weight
+    share = other_weight / total
+    d = mean.shape[1]
+    deviation = np.empty(d)
+    for i in range(d):
+        deviation[i] = other_mean[i] - mean[row, i]
+        mean[row, i] += share * deviation[i]
+    if before <= 0.0:  # an empty row has no mean of its own: whatever stood there gives way exactly
+        mean[row, :] = other_mean
+        scatter[row, :] = other_scatter
+    else:
+        for i in range(scatter.shape[1]):
+            scatter[row, i] += other_scatter[i]
+        add_outer(scatter[row], deviation, before * share)
+    weight[row] = total
+
+
+@njit(cache=True, nogil=True)
+def group_rows(
+    weight: Floats, mean: Floats, scatter: Floats, labels: Ints, n_groups: int, width: int
+) -> tuple[Floats, Floats, Floats]:
+    """Merge rows by label; rows labelled below 0 are left out.
+
+    `width` is the width of the result. A narrower `scatter` (width 0) says that every row is a point.
+    Two passes, means first, so that the scatter is a sum of squares of true deviations.
+    """
+    n, d = mean.shape
+    out_weight = np.zeros(n_groups)
+    out_mean = np.zeros((n_groups, d))
+    out_scatter = np.zeros((n_groups, width))
+    if n == 0:
+        return out_weight, out_mean, out_scatter
+    reference = mean[0].copy()
+    for r in range(n):
+        g = labels[r]
+        if g >= 0:
+            out_weight[g] += weight[r]
+            for i in range(d):
+                out_mean[g, i] += weight[r] * (mean[r, i] - reference[i])
+    for g in range(n_groups):
+        if out_weight[g] > 0.0:
+            for i in range(d):
+                out_mean[g, i] = reference[i] + out_mean[g, i] / out_weight[g]
+    deviation = np.empty(d)
+    for r in range(n):
+        g = labels[r]
+        if g >= 0 and weight[r] > 0.0:
+            for i in range(d):
+                deviation[i] = mean[r, i] - out_mean[g, i]
+            for i in range(scatter.shape[1]):
+                out_scatter[g, i] += scatter[r, i]
+            add_outer(out_scatter[g], deviation, weight[r])
+    return out_weight, out_mean, out_scatter
