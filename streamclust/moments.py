@@ -78,6 +78,8 @@ class Moments:
         if x.ndim != 2:
             raise ValueError(f"points must be a table of rows and columns, got shape {x.shape}")
         w = np.ones(len(x)) if weight is None else np.asarray(weight, dtype=float)
+        if not np.all(w >= 0):
+            raise ValueError(f"weights must not be negative, got {w[~(w >= 0)][0]}")
         return cls(w, x, np.zeros((len(x), 0)), "none")
 
     @classmethod
@@ -88,10 +90,11 @@ class Moments:
 
     @classmethod
     def stack(cls, parts: Sequence[Moments]) -> Moments:
-        """The rows of all parts, one below the other."""
-        kinds = {p.kind for p in parts}
-        if len(kinds) != 1:
-            raise ValueError(f"cannot stack rows of different scatter: {sorted(kinds)}; use .to(kind) first")
+        """Put the rows of all parts one below the other."""
+        if not parts:
+            raise ValueError("nothing to stack; use Moments.empty(0, n_features) for no rows at all")
+        for part in parts:
+            parts[0]._check_same_form(part)
         return cls(
             np.concatenate([p.weight for p in parts]),
             np.concatenate([p.mean for p in parts]),
@@ -107,7 +110,8 @@ class Moments:
     @property
     def flat_scatter(self) -> Floats:
         """The scatter with one flattened row per row of moments, as kernels use it."""
-        return np.ascontiguousarray(self.scatter).reshape(len(self), scatter_width(self.kind, self.n_features))
+        width = scatter_width(self.kind, self.n_features)
+        return np.ascontiguousarray(self.scatter, dtype=float).reshape(len(self), width)
 
     # ---------------------------------------------------------------- reading
 
@@ -120,7 +124,12 @@ class Moments:
         return int(self.mean.shape[1])
 
     def __getitem__(self, rows: int | slice | Ints | Sequence[int]) -> Moments:
-        index = slice(rows, rows + 1 or None) if isinstance(rows, (int, np.integer)) else rows
+        if isinstance(rows, (int, np.integer)):
+            if not -len(self) <= rows < len(self):  # also what ends a loop over the rows
+                raise IndexError(f"row {rows} of {len(self)}")
+            index: slice | Ints | Sequence[int] = slice(rows, rows + 1 or None)
+        else:
+            index = rows
         return Moments(self.weight[index], self.mean[index], self.scatter[index], self.kind)
 
     @property
@@ -131,24 +140,32 @@ class Moments:
         """
         if self.kind == "none":
             raise ValueError("these rows keep no scatter, so they have no covariance")
-        divisor = np.where(self.weight > 0, self.weight, 1.0) * (self.n_features if self.kind == "scalar" else 1)
-        return cast(Floats, self.scatter / divisor.reshape(-1, *[1] * (self.scatter.ndim - 1)))
+        divisor = np.where(self.weight > 0, self.weight, 1.0)
+        if self.kind == "scalar":
+            divisor = divisor * self.n_features
+        return self.scatter / divisor.reshape(-1, *[1] * (self.scatter.ndim - 1))
 
     @property
     def trace(self) -> Floats:
         """Trace of the scatter: the summed squared distance to the mean (zero where no scatter is kept)."""
+        return cast(Floats, self._diagonal.sum(axis=1))
+
+    @property
+    def _diagonal(self) -> Floats:
+        """A view of what the scatter holds of its diagonal: D numbers a row, their sum, or nothing."""
         if self.kind == "full":
-            return cast(Floats, np.einsum("rii->r", self.scatter))
-        return self.scatter if self.kind == "scalar" else cast(Floats, self.scatter.sum(axis=1))
+            return cast(Floats, np.einsum("rii->ri", self.scatter))
+        return self.scatter[:, None] if self.kind == "scalar" else self.scatter
 
     def to(self, kind: Scatter) -> Moments:
-        """The same rows with a coarser scatter: full > diagonal > scalar > none."""
+        """Keep the rows with a coarser scatter: full > diagonal > scalar > none."""
+        scatter_shape(kind, self.n_features)  # refuses a kind there is not
         if SCATTERS.index(kind) < SCATTERS.index(self.kind):
             raise ValueError(f"a {self.kind} scatter does not hold what a {kind} one needs")
         if kind == self.kind:
             return self
         if kind == "diagonal":
-            scatter = np.einsum("rii->ri", self.scatter).copy()
+            scatter = self._diagonal.copy()
         else:
             scatter = self.trace if kind == "scalar" else np.zeros((len(self), 0))
         return Moments(self.weight, self.mean, scatter, kind)
@@ -157,7 +174,7 @@ class Moments:
 
     def __add__(self, other: Moments) -> Moments:
         """Row by row, the moments of both sets of points together [Chan, Golub & LeVeque 1979]."""
-        self._check_same_form(other)
+        self._check_pairs(other)
         total = self.weight + other.weight
         share = np.divide(other.weight, total, out=np.zeros_like(total), where=total > 0)[:, None]
         deviation = other.mean - self.mean
@@ -170,7 +187,7 @@ class Moments:
 
         Exact only where `other` is part of `self`; a result that no set of points could have is refused.
         """
-        self._check_same_form(other)
+        self._check_pairs(other)
         left = self.weight - other.weight
         rounding = 1e-12 * self.weight
         if np.any(left < -rounding):
@@ -179,25 +196,31 @@ class Moments:
         left = np.where(gone, 0.0, left)
         deviation = self.mean - other.mean
         ratio = np.divide(other.weight, left, out=np.zeros_like(left), where=~gone)
-        mean = self.mean + ratio[:, None] * deviation
-        scatter = self.scatter - other.scatter - self._outer(deviation, ratio * self.weight)
-        scatter[gone] = 0.0
+        mean = np.where(gone[:, None], 0.0, self.mean + ratio[:, None] * deviation)
+        factor = self.weight * np.where(gone, 1.0, ratio)
+        scatter = self.scatter - other.scatter - self._outer(deviation, factor)
         result = Moments(left, mean, scatter, self.kind)
-        if np.any(result.trace < -1e-9 * self.trace):
+        diagonal = result._diagonal
+        # Far from the origin the means are rounded, and the distance between them is known no better.
+        blur = 4 * np.finfo(float).eps * (np.abs(self.mean) + np.abs(other.mean))
+        slack = factor[:, None] * (2 * np.abs(deviation) + blur) * blur
+        slack = slack.sum(axis=1, keepdims=True) if self.kind == "scalar" else slack[:, : diagonal.shape[1]]
+        if np.any(diagonal < -slack - 1e-9 * self._diagonal):
             raise ValueError("the rows taken away were not part of these: scatter would become negative")
+        np.maximum(diagonal, 0.0, out=diagonal)
+        scatter[gone] = 0.0
         return result
 
     def scale(self, factor: float | Floats) -> Moments:
         """Every event counted `factor` times: weights and scatter grow, means stay."""
         f = np.broadcast_to(np.asarray(factor, dtype=float), self.weight.shape)
-        if np.any(f < 0):
+        if not np.all(f >= 0):
             raise ValueError(f"a scale must not be negative, got {f.min()}")
-        return Moments(
-            self.weight * f, self.mean, self.scatter * f.reshape(-1, *[1] * (self.scatter.ndim - 1)), self.kind
-        )
+        scatter = self.scatter * f.reshape(-1, *[1] * (self.scatter.ndim - 1))
+        return Moments(self.weight * f, self.mean, scatter, self.kind)
 
     def shift(self, offset: Floats) -> Moments:
-        """The same rows, every point moved by `offset`."""
+        """Move every point of the rows by `offset`."""
         return Moments(self.weight, self.mean + offset, self.scatter, self.kind)
 
     def total(self) -> Moments:
@@ -207,7 +230,7 @@ class Moments:
     def to_groups(
         self, labels: Ints | None, n_groups: int | None = None, kind: Scatter | None = None
     ) -> Moments:
-        """Rows merged by label: `labels[i]` in 0..n_groups-1, or below 0 to leave row i out; None for one group.
+        """Rows merged by label: `labels[i]` in 0..n_groups-1, or below 0 to leave row i out; None: one group.
 
         `kind` is the scatter wanted; rows that keep none count as points.
         """
@@ -237,27 +260,36 @@ class Moments:
         """
         kind = kind or self.kind
         rows = self if self.kind == "none" else self.to(kind)
-        d = self.n_features
-        shares = np.asarray(responsibility, dtype=float) * self.weight[:, None]
+        r = np.asarray(responsibility, dtype=float)
+        if r.ndim != 2 or len(r) != len(self):
+            raise ValueError(
+                f"responsibility must have a row for each of {len(self)} rows, got shape {r.shape}"
+            )
+        shares = r * self.weight[:, None]
         weight = shares.sum(axis=0)
-        reference = self.mean[:1]
-        divisor = np.where(weight > 0, weight, 1.0)[:, None]
-        mean = reference + shares.T @ (self.mean - reference) / divisor
-        inner = np.asarray(responsibility, dtype=float).T @ rows.flat_scatter
-        flat = np.zeros((shares.shape[1], scatter_width(kind, d)))
-        flat += inner if inner.shape[1] else 0.0
-        for j in range(len(flat)):
+        reference = self.mean[:1].sum(axis=0)
+        mean = shares.T @ (self.mean - reference) / np.where(weight > 0, weight, 1.0)[:, None] + reference
+        mean[weight <= 0] = 0.0
+        flat = np.zeros((len(weight), scatter_width(kind, self.n_features)))
+        if rows.kind != "none":
+            flat += r.T @ rows.flat_scatter
+        for j in np.flatnonzero(weight > 0):
+            share = shares[:, j]
             deviation = self.mean - mean[j]
+            # The mean was summed from a reference that may be far away: what it slipped by shows here.
+            slip = share @ deviation / weight[j]
+            mean[j] += slip
+            deviation -= slip
             if kind == "full":
-                flat[j] += ((deviation * shares[:, j, None]).T @ deviation).ravel()
+                flat[j] += ((deviation * share[:, None]).T @ deviation).ravel()
             elif kind == "diagonal":
-                flat[j] += shares[:, j] @ deviation**2
+                flat[j] += share @ deviation**2
             elif kind == "scalar":
-                flat[j] += shares[:, j] @ (deviation**2).sum(axis=1)
+                flat[j] += share @ (deviation**2).sum(axis=1)
         return Moments.from_flat(weight, mean, flat, kind)
 
     def _outer(self, deviation: Floats, factor: Floats) -> Floats:
-        """factor * deviation deviationᵀ, row by row, in this kind of scatter."""
+        """Row by row factor * deviation deviationᵀ, in this kind of scatter."""
         if self.kind == "full":
             return cast(Floats, np.einsum("r,ri,rj->rij", factor, deviation, deviation))
         if self.kind == "diagonal":
@@ -265,6 +297,11 @@ class Moments:
         if self.kind == "scalar":
             return cast(Floats, factor * np.einsum("ri,ri->r", deviation, deviation))
         return np.zeros((len(factor), 0))
+
+    def _check_pairs(self, other: Moments) -> None:
+        self._check_same_form(other)
+        if len(self) != len(other) and 1 not in (len(self), len(other)):
+            raise ValueError(f"cannot pair {len(self)} rows with {len(other)}")
 
     def _check_same_form(self, other: Moments) -> None:
         if self.kind != other.kind or self.n_features != other.n_features:

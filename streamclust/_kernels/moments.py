@@ -5,12 +5,12 @@ D * D is the full matrix, D its diagonal, 1 its trace, 0 nothing. (With D = 1 th
 """
 
 import numpy as np
-from numba import njit
 
+from streamclust._kernels.compile import kernel
 from streamclust._kernels.types import Floats, Ints
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_outer(scatter: Floats, deviation: Floats, factor: float) -> None:
     """Add factor * deviation deviationᵀ to one flattened scatter."""
     d = deviation.size
@@ -31,7 +31,7 @@ def add_outer(scatter: Floats, deviation: Floats, factor: float) -> None:
         scatter[0] += factor * total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def trace(scatter: Floats, d: int) -> float:
     """Trace of one flattened scatter (0 where none is kept)."""
     total = 0.0
@@ -41,7 +41,7 @@ def trace(scatter: Floats, d: int) -> float:
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def merge_into(
     weight: Floats,
     mean: Floats,
@@ -72,32 +72,33 @@ def merge_into(
     weight[row] = total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def group_rows(
     weight: Floats, mean: Floats, scatter: Floats, labels: Ints, n_groups: int, width: int
 ) -> tuple[Floats, Floats, Floats]:
     """Merge rows by label; rows labelled below 0 are left out.
 
     `width` is the width of the result. A narrower `scatter` (width 0) says that every row is a point.
-    Two passes, means first, so that the scatter is a sum of squares of true deviations.
+    Two passes, means first, so that the scatter is a sum of squares of true deviations. Means are summed as
+    offsets from a row of their own group: groups may lie 1e8 apart and be 1 wide.
     """
     n, d = mean.shape
     out_weight = np.zeros(n_groups)
     out_mean = np.zeros((n_groups, d))
     out_scatter = np.zeros((n_groups, width))
-    if n == 0:
-        return out_weight, out_mean, out_scatter
-    reference = mean[0].copy()
+    reference = np.zeros((n_groups, d))
     for r in range(n):
         g = labels[r]
-        if g >= 0:
+        if g >= 0 and weight[r] > 0.0:
+            if out_weight[g] == 0.0:
+                reference[g, :] = mean[r]
             out_weight[g] += weight[r]
             for i in range(d):
-                out_mean[g, i] += weight[r] * (mean[r, i] - reference[i])
+                out_mean[g, i] += weight[r] * (mean[r, i] - reference[g, i])
     for g in range(n_groups):
         if out_weight[g] > 0.0:
             for i in range(d):
-                out_mean[g, i] = reference[i] + out_mean[g, i] / out_weight[g]
+                out_mean[g, i] = reference[g, i] + out_mean[g, i] / out_weight[g]
     deviation = np.empty(d)
     for r in range(n):
         g = labels[r]

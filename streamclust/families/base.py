@@ -1,11 +1,16 @@
-"""The Family protocol: what a cluster is. A likelihood with its conjugate prior, vectorised over rows of Moments."""
+"""The Family protocol: what a cluster is. A likelihood with its conjugate prior, over rows of Moments."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Self, TypeVar
+from typing import ClassVar, Literal, Protocol, Self, TypeVar
 
-from streamclust._kernels.types import Floats
+import numpy as np
+
+from streamclust._kernels.types import Bools, Floats
 from streamclust.moments import Moments, Scatter
+
+Rule = Literal["bkm", "agglomerative", "nearest"]
+"""Which data-informed prior: of Bayesian k-means (21), of agglomeration (22), or of neighbour distances."""
 
 Posterior = TypeVar("Posterior")
 Parameters = TypeVar("Parameters")
@@ -24,6 +29,28 @@ class Summary(Protocol):
         ...
 
 
+def as_rows(rows: Floats | Moments, kind: Scatter) -> Moments:
+    """Rows as a family reads them: points become Moments of weight 1, Moments get scatter `kind`.
+
+    Moments that keep no scatter are weighted points, and stay so.
+    """
+    if not isinstance(rows, Moments):
+        return Moments.rows_of_points(rows)
+    return rows if rows.kind == "none" else rows.to(kind)
+
+
+def check_finite(points: Floats) -> None:
+    """Raise ValueError naming the first value that is NaN or infinite."""
+    complain(~np.isfinite(points), points, "data must be finite", "drop that row or fill the value in")
+
+
+def complain(bad: Bools, points: Floats, rule: str, cure: str) -> None:
+    """Raise ValueError for the first bad value: the rule it breaks, where it stands, and the cure."""
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        raise ValueError(f"{rule}, got {points[row, column]} in row {row}, column {column}; {cure}")
+
+
 class Family(Protocol[Posterior, Parameters]):
     """A likelihood with its conjugate prior.
 
@@ -31,12 +58,14 @@ class Family(Protocol[Posterior, Parameters]):
     Results that pair rows with clusters have shape (rows, clusters).
     """
 
-    name: str
-    scatter: Scatter
+    name: ClassVar[str]
+    scatter: ClassVar[Scatter]
     """The scatter that this family needs its Moments to keep."""
+    concentration: ClassVar[float]
+    """φ0, the Dirichlet prior on mixing proportions that the papers use with this family."""
 
     @classmethod
-    def informed(cls, data: Summary | Floats, **options: Any) -> Self:  # noqa: ANN401
+    def informed(cls, data: Summary | Floats, rule: Rule = "bkm") -> Self:
         """The family with its data-informed prior, from a tree or from an array of points."""
         ...
 
@@ -45,9 +74,10 @@ class Family(Protocol[Posterior, Parameters]):
         ...
 
     def log_base(self, points: Floats) -> Floats:
-        """Per point, the part of log p(x|θ) that no parameter touches (log of multinomial coefficients, 1/x!).
+        """Per point, the part of log p(x|θ) that no parameter touches (multinomial coefficients, 1/x!).
 
-        Moments cannot know it. Free energies leave it out, since no comparison needs it; add it to report one.
+        Moments cannot know it. Free energies leave it out, since no comparison needs it; add it to report
+        one.
         """
         ...
 
@@ -82,5 +112,5 @@ class Family(Protocol[Posterior, Parameters]):
         ...
 
     def generator(self, moments: Moments) -> Floats:
-        """The Bregman generator at each row's mean statistic, smoothed so that single points stay finite [relaxed BHC]."""
+        """The Bregman generator at each row's mean statistic, smoothed for single points [relaxed BHC]."""
         ...

@@ -1,0 +1,318 @@
+"""Gaussian clusters with full covariance: the normal-Wishart family [BKM sections 5-8], and its flat limit.
+
+The diagonal and spherical families stand in `gaussian_simple`. All three leave the same constant, (D/2) log
+π per point, out of the labelling cost, as (20) does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, NamedTuple, Self, cast
+
+import numpy as np
+from scipy.special import digamma, gammaln
+
+from streamclust._kernels.types import Bools, Floats
+from streamclust.families.base import Rule, Summary, as_rows, check_finite
+from streamclust.families.linalg import cholesky, log_determinant, multigammaln, whitener
+from streamclust.families.priors import RESOLUTION, SMOOTHING, Scales, gaussian_prior, read
+from streamclust.moments import Moments, Scatter
+
+ROUNDING = 4 * float(np.finfo(float).eps)
+"""Bounds are widened by so much, relative to what was summed, per term: they hold for costs as computed."""
+
+
+class NormalWishart(NamedTuple):
+    """Posteriors (18) of clusters, one per row, with what the costs need ready."""
+
+    xi: Floats
+    mean: Floats
+    eta: Floats
+    B: Floats
+    whitener: Floats
+    """W = L⁻¹ with B = L Lᵀ: (x-m)ᵀ B⁻¹ (x-m) = ‖W(x-m)‖²."""
+    log_det: Floats
+    constant: Floats
+    """The part of the labelling cost (20) that no point touches."""
+
+
+class GaussianParameters(NamedTuple):
+    """Point parameters: means (clusters, D), covariances (clusters, D, D), (clusters, D) or (clusters,)."""
+
+    mean: Floats
+    covariance: Floats
+
+
+def shrunk_mean(weight: Floats, mean: Floats, xi0: float, m0: Floats) -> tuple[Floats, Floats, Floats]:
+    """ξ, m and x̄ - m0 of (18), with m as a step from m0: (n x̄ + ξ0 m0)/ξ loses digits far from the origin."""
+    xi = xi0 + weight
+    deviation = np.where(weight[:, None] > 0, mean - m0, 0.0)
+    return xi, m0 + (weight / xi)[:, None] * deviation, deviation
+
+
+def row_cost(weight: Floats, constant: Floats, quadratic: Floats) -> Floats:
+    """n · constant + quadratic for rows x clusters; an infinite constant does not touch rows of weight 0."""
+    product = np.multiply(weight[:, None], constant, out=np.zeros_like(quadratic), where=weight[:, None] > 0)
+    return cast(Floats, product + quadratic)
+
+
+def widen(constant: Floats, lower: Floats, upper: Floats, d: int) -> tuple[Floats, Floats]:
+    """constant + the bounds of the quadratic part, stretched by the rounding of that sum."""
+    slack = ROUNDING * d * (np.abs(constant) + upper)
+    slack = np.where(np.isfinite(slack), slack, 0.0)
+    return constant + lower - slack, constant + upper + slack
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian:
+    """Gaussians of any covariance, with a normal-Wishart prior ξ0, m0, η0, B0 [BKM eq. 15].
+
+    >>> points = np.array([[0.0, 0.0], [1.0, 0.5], [0.2, -1.0], [8.0, 8.0], [9.0, 7.5]])
+    >>> family = Gaussian.informed(points)
+    >>> clusters = Moments.rows_of_points(points).to_groups(np.array([0, 0, 0, 1, 1]), kind="full")
+    >>> family.labelling_cost(family.posterior(clusters), points).argmin(axis=1)
+    array([0, 0, 0, 1, 1])
+    """
+
+    name: ClassVar[str] = "gaussian"
+    scatter: ClassVar[Scatter] = "full"
+    concentration: ClassVar[float] = 2.0
+
+    xi0: float
+    m0: Floats
+    eta0: float
+    B0: Floats
+    smoothing: float = 0.0
+    """The ridge a of the generator; 0 takes 0.01 of B0's mean diagonal entry."""
+
+    def __post_init__(self) -> None:
+        m0, B0 = np.asarray(self.m0, dtype=float), np.asarray(self.B0, dtype=float)
+        d = m0.size
+        if m0.shape != (d,) or B0.shape != (d, d):
+            raise ValueError(f"m0 must be (D,) and B0 (D, D), got {m0.shape} and {B0.shape}")
+        if not self.xi0 > 0 or not self.eta0 > d - 1:
+            raise ValueError(
+                f"the prior needs xi0 > 0 and eta0 > D - 1 = {d - 1}, got {self.xi0}, {self.eta0}"
+            )
+        object.__setattr__(self, "m0", m0)
+        object.__setattr__(self, "B0", B0)
+        if not self.smoothing > 0:
+            object.__setattr__(self, "smoothing", SMOOTHING * float(np.trace(B0)) / d)
+
+    @classmethod
+    def informed(
+        cls, data: Summary | Floats, rule: Rule = "bkm", B0: float | Floats | None = None, scale: float = 1.0
+    ) -> Self:
+        """The data-informed prior (21) or, for agglomeration, (22); see `priors.gaussian_prior`. η0 = D."""
+        prior = gaussian_prior(data, cls.scatter, rule, B0, scale)
+        return cls(prior.xi0, prior.m0, float(len(prior.m0)), prior.B0, prior.smoothing)
+
+    def check(self, points: Floats) -> None:
+        """Any finite numbers will do."""
+        check_finite(points)
+
+    def log_base(self, points: Floats) -> Floats:
+        """Zero: a Gaussian has no base measure of its own."""
+        return np.zeros(len(points))
+
+    # ---------------------------------------------------------------- conjugacy
+
+    @cached_property
+    def _prior_log_det(self) -> float:
+        return float(log_determinant(cholesky(self.B0)))
+
+    def _update(self, moments: Moments) -> tuple[Floats, Floats, Floats, Floats]:
+        """ξ, m, η and B of (18)."""
+        rows = as_rows(moments, self.scatter)
+        n = rows.weight
+        xi, m, deviation = shrunk_mean(n, rows.mean, self.xi0, self.m0)
+        B = self.B0 + np.einsum("r,ri,rj->rij", n * self.xi0 / xi, deviation, deviation)
+        if rows.kind == "full":
+            B += rows.scatter
+        return xi, m, self.eta0 + n, B
+
+    def log_marginal(self, moments: Moments) -> Floats:
+        """log ∫ p(X|θ) p(θ) dθ of each row, its part of -(19) (erratum 1: the short paper drops a D)."""
+        d = moments.n_features
+        xi, _, eta, B = self._update(moments)
+        log_det = log_determinant(cholesky(B))
+        return cast(
+            Floats,
+            -d / 2 * (moments.weight * np.log(np.pi) + np.log(xi / self.xi0))
+            + (self.eta0 * self._prior_log_det - eta * log_det) / 2
+            + multigammaln(eta / 2, d)
+            - multigammaln(self.eta0 / 2, d),
+        )
+
+    def posterior(self, moments: Moments) -> NormalWishart:
+        """Posterior (18) of each row; a row of weight 0 gives the prior."""
+        return normal_wishart(*self._update(moments))
+
+    def parameters(self, posterior: NormalWishart) -> GaussianParameters:
+        """m, and the inverse of the mean precision E[Ω] = η B⁻¹ [BKM eq. 49]."""
+        return GaussianParameters(posterior.mean, posterior.B / posterior.eta[:, None, None])
+
+    # ---------------------------------------------------------------- costs and densities
+
+    def labelling_cost(self, posterior: NormalWishart, rows: Floats | Moments) -> Floats:
+        """(20) without its mixing term, summed over each row's points.
+
+        n · constant + (η/2) [n (x̄-m)ᵀB⁻¹(x̄-m) + tr(B⁻¹S)].
+        """
+        rows = as_rows(rows, self.scatter)
+        distance = mahalanobis(posterior.whitener, posterior.mean, rows)
+        return row_cost(rows.weight, posterior.constant, posterior.eta / 2 * distance)
+
+    def cost_bounds(self, posterior: NormalWishart, lo: Floats, hi: Floats) -> tuple[Floats, Floats]:
+        """Bounds of a point's cost over boxes, from intervals in each cluster's rotated coordinates.
+
+        Over the box c ± e around m the coordinate (W(x-m))_i lies within (Wc)_i ± (|W|e)_i. An interval that
+        holds 0 contributes nothing, whatever the others do (erratum 4: section 9.1 does this for whole
+        boxes only).
+        """
+        d = lo.shape[1]
+        lower = np.empty((len(lo), len(posterior.xi)))
+        upper = np.empty_like(lower)
+        for k, (m, W) in enumerate(zip(posterior.mean, posterior.whitener, strict=True)):
+            below, above = lo - m, hi - m  # before halving: so points near a box face round as the cost does
+            centre, half = (below + above) / 2, (above - below) / 2
+            size = np.abs(W)
+            y = np.abs(centre @ W.T)
+            r = half @ size.T
+            r += ROUNDING * d * (np.abs(centre) @ size.T + r)
+            lower[:, k] = (np.maximum(y - r, 0.0) ** 2).sum(axis=1)
+            upper[:, k] = ((y + r) ** 2).sum(axis=1)
+        return widen(posterior.constant, posterior.eta / 2 * lower, posterior.eta / 2 * upper, d)
+
+    def predictive(self, posterior: NormalWishart, points: Floats) -> Floats:
+        """Student-t with η+1-D degrees of freedom, location m, scale matrix B (ξ+1)/(ξ (η+1-D))."""
+        d = points.shape[1]
+        xi, eta = posterior.xi, posterior.eta
+        distance = mahalanobis(posterior.whitener, posterior.mean, Moments.rows_of_points(points))
+        return cast(
+            Floats,
+            gammaln((eta + 1) / 2)
+            - gammaln((eta + 1 - d) / 2)
+            - d / 2 * np.log(np.pi * (xi + 1) / xi)
+            - posterior.log_det / 2
+            - (eta + 1) / 2 * np.log1p(distance * xi / (xi + 1)),
+        )
+
+    def log_density(self, parameters: GaussianParameters, rows: Floats | Moments) -> Floats:
+        """Mean log N(x|μ, C) over each row's points [chunky EM, unnumbered, for eq. 3.14].
+
+        -½ [D log 2π + log|C| + (x̄-μ)ᵀC⁻¹(x̄-μ) + tr(C⁻¹S)/n].
+        """
+        rows = per_point(as_rows(rows, self.scatter))
+        factor = cholesky(parameters.covariance)
+        distance = mahalanobis(whitener(factor), parameters.mean, rows)
+        return cast(Floats, -0.5 * (rows.n_features * np.log(2 * np.pi) + log_determinant(factor) + distance))
+
+    def generator(self, moments: Moments) -> Floats:
+        """-½ log |S/n + aI|, up to terms linear in the statistic, which cancel [relaxed BHC]."""
+        d = moments.n_features
+        rows = as_rows(moments, self.scatter)
+        covariance = rows.covariance if rows.kind == "full" else np.zeros((len(rows), d, d))
+        return -0.5 * log_determinant(cholesky(covariance + self.smoothing * np.eye(d)))
+
+
+def normal_wishart(xi: Floats, m: Floats, eta: Floats, B: Floats) -> NormalWishart:
+    """The posterior with its whitener and the constant ½ log|B| + D/(2ξ) - ½ Σ_d ψ((η+1-d)/2) of (20)."""
+    d = m.shape[1]
+    factor = cholesky(B)
+    log_det = log_determinant(factor)
+    expected = digamma((eta[:, None] - np.arange(d)) / 2).sum(axis=1)
+    return NormalWishart(xi, m, eta, B, whitener(factor), log_det, log_det / 2 + d / (2 * xi) - expected / 2)
+
+
+def mahalanobis(W: Floats, mean: Floats, rows: Moments) -> Floats:
+    """Σ ‖W(x-m)‖² over each row's points: n ‖W(x̄-m)‖² + tr(WᵀW S), for rows x clusters."""
+    distance = np.empty((len(rows), len(mean)))
+    for k in range(len(mean)):
+        y = (rows.mean - mean[k]) @ W[k].T
+        distance[:, k] = np.einsum("ri,ri->r", y, y)
+    distance *= rows.weight[:, None]
+    if rows.kind == "full":
+        precision = np.einsum("kij,kil->kjl", W, W).reshape(len(W), -1)
+        distance += np.maximum(rows.flat_scatter @ precision.T, 0.0)
+    return distance
+
+
+def per_point(rows: Moments) -> Moments:
+    """Each row scaled to weight 1: sums over its points become means; a row of weight 0 counts as a point."""
+    divisor = np.where(rows.weight > 0, rows.weight, 1.0).reshape(-1, *[1] * (rows.scatter.ndim - 1))
+    return Moments(np.ones(len(rows)), rows.mean, rows.scatter / divisor, rows.kind)
+
+
+@dataclass(frozen=True, eq=False)
+class FlatGaussian(Gaussian):
+    """Full Gaussians under the uninformative prior (30): the limit ξ0 = 0, η0 = -1, B0 = 0 of (18).
+
+    Singular where n <= D (erratum 6) or where a row's points lie in a plane: its log marginal is then -∞
+    and its labelling cost +∞, so that no such cluster is ever proposed or joined. `log_volume` is Σ_d
+    log(x_max - x_min).
+    """
+
+    log_volume: float = 0.0
+
+    def __post_init__(self) -> None:
+        """No validation: the limit has no proper prior to validate."""
+
+    @classmethod
+    def informed(
+        cls, data: Summary | Floats, rule: Rule = "bkm", B0: float | Floats | None = None, scale: float = 1.0
+    ) -> Self:
+        """The volume of the box around the data; from a summary, around its sample. Nothing else is asked."""
+        total, points = read(data, cls.scatter)
+        scales = Scales.of(total)
+        extent = np.maximum(np.ptp(points, axis=0), scales.resolution)
+        d = total.n_features
+        return cls(0.0, total.mean[0], -1.0, np.zeros((d, d)), scales.smoothing, float(np.log(extent).sum()))
+
+    def sound(self, moments: Moments) -> Bools:
+        """Rows with a proper posterior: n > D, and scatter of full rank."""
+        rows = as_rows(moments, self.scatter)
+        if rows.kind != "full":
+            return np.zeros(len(rows), dtype=bool)
+        deviation = np.sqrt(np.maximum(np.einsum("rii->ri", rows.scatter), 0.0))
+        resolution = RESOLUTION * (np.abs(rows.mean) * np.sqrt(rows.weight)[:, None] + deviation)
+        spread = np.all(deviation > resolution, axis=1) & (rows.weight > rows.n_features)
+        unit = np.where(spread[:, None], deviation, 1.0)
+        correlation = np.where(
+            spread[:, None, None],
+            rows.scatter / (unit[:, :, None] * unit[:, None, :]),
+            np.eye(rows.n_features),
+        )
+        return cast(Bools, spread & (np.linalg.eigvalsh(correlation)[:, 0] > 1e-12))
+
+    def _proper(self, moments: Moments) -> tuple[Bools, Moments]:
+        """Which rows are sound, and the rows with I for the others' scatter: the algebra stays finite."""
+        sound = self.sound(moments)
+        d = moments.n_features
+        full = moments.scatter if moments.kind == "full" else np.zeros((len(moments), d, d))
+        scatter = np.where(sound[:, None, None], full, np.eye(d))
+        return sound, Moments(np.where(sound, moments.weight, d + 1.0), moments.mean, scatter, "full")
+
+    def log_marginal(self, moments: Moments) -> Floats:
+        """The cluster's part of -(32), with (D/2) log N_c where the paper has ½ log N_c (erratum 2)."""
+        d = moments.n_features
+        sound, rows = self._proper(moments)
+        n = rows.weight
+        log_det = log_determinant(cholesky(rows.scatter))
+        value = (
+            -d * (n - 1) / 2 * np.log(np.pi)
+            - d / 2 * np.log(n)
+            - (n - 1) / 2 * log_det
+            + multigammaln((n - 1) / 2, d)
+            - self.log_volume
+        )
+        return np.where(sound, value, -np.inf)
+
+    def posterior(self, moments: Moments) -> NormalWishart:
+        """(31): ξ = N, m = x̄, η = N-1, B = N S. Its cost is (34) corrected: (N-1)/(2N) S⁻¹ (erratum 3)."""
+        sound, rows = self._proper(moments)
+        proper = normal_wishart(rows.weight, rows.mean, rows.weight - 1, rows.scatter)
+        return proper._replace(
+            constant=np.where(sound, proper.constant, np.inf), log_det=np.where(sound, proper.log_det, np.inf)
+        )

@@ -1,0 +1,215 @@
+"""Data-informed priors of the Gaussian families [BKM eqs. 21, 22], from points or from a summary of a stream.
+
+No constant here is absolute: every floor is relative to the spread of the data or, where there is none, to
+its magnitude, so that data at 1e8 from the origin or at a scale of 1e-8 get the prior they would get
+anywhere else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, get_args
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from streamclust._kernels.types import Floats, Ints
+from streamclust.families.base import Rule, Summary, check_finite
+from streamclust.families.linalg import floor_eigenvalues
+from streamclust.moments import Moments, Scatter
+
+MOST_POINTS = 10_000
+"""Neighbours are sought among at most so many points: more would cost, and shrink d as a stream grows."""
+FEWEST_CASES = 30
+"""10% of a small sample would be a lottery of one or two cases: at least so many are asked (or all)."""
+SMALLEST_DISTANCE = 1e-3
+"""d_small is at least so many rms standard deviations: duplicated or rounded points have d = 0."""
+SMALLEST_SPREAD = 1e-6
+"""A feature's standard deviation is at least so many rms ones: a constant feature would make B0 singular."""
+SMALLEST_EIGENVALUE = 1e-6
+"""Floor of the correlation matrix's eigenvalues, relative to their mean, 1: for n <= D, copied features."""
+RESOLUTION = 1e-14
+"""Spreads below so many times the data's magnitude are rounding (some 50 units in the last place)."""
+SMOOTHING = 0.01
+"""The generators' ridge, relative to the mean variance [relaxed BHC]."""
+
+
+class Nearest(NamedTuple):
+    """Nearest-neighbour pairs: each pair once, though each may be the other's neighbour."""
+
+    first: Ints
+    second: Ints
+    distance: Floats
+
+
+def spread_indices(n: int, size: int) -> Ints:
+    """`size` different rows out of n, spread evenly, the same every time.
+
+    Steps of the golden ratio, not of n / size: every tenth row of data that cycle through ten sources would
+    all come from one of them.
+    """
+    if size >= n:
+        return np.arange(n)
+    order = np.argsort(np.arange(n) * ((5**0.5 - 1) / 2) % 1.0, kind="stable")
+    return np.sort(order[:size])
+
+
+def nearest_pairs(points: Floats, cases: Ints | None = None) -> Nearest:
+    """The nearest neighbour of each case (all points, unless told), as distinct pairs, closest first."""
+    cases = np.arange(len(points)) if cases is None else cases
+    if len(points) < 2 or len(cases) == 0:
+        return Nearest(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+    distance, index = cKDTree(points).query(points[cases], k=2)
+    # Among duplicates a point may not find itself first, nor at all: its neighbour is whichever is another.
+    neighbour = np.where(index[:, 1] == cases, index[:, 0], index[:, 1])
+    pairs = np.sort(np.column_stack([cases, neighbour]), axis=1)
+    pairs, once = np.unique(pairs, axis=0, return_index=True)
+    order = np.argsort(distance[once, 1], kind="stable")
+    return Nearest(pairs[order, 0], pairs[order, 1], distance[once, 1][order])
+
+
+def d_small(points: Floats, fraction: float = 0.1) -> float:
+    """The paper's d_small, below (21): nearest neighbours of 10% of the cases, mean of the 3 closest pairs.
+
+    Mutual neighbours are one pair. Cases are spread over the rows, deterministically, and are at least 30 (or
+    all); `fraction=1` asks every point. No floor is applied here, so duplicates can give 0; so does a
+    single point.
+
+    >>> d_small(np.array([[0.0], [1.0], [10.0], [12.0], [30.0], [33.0]]))
+    2.0
+    """
+    points = points[spread_indices(len(points), MOST_POINTS)]
+    wanted = max(FEWEST_CASES, int(np.ceil(fraction * len(points))))
+    distance = nearest_pairs(points, spread_indices(len(points), wanted)).distance
+    return float(distance[:3].mean()) if len(distance) else 0.0
+
+
+def mean_squared_neighbour(points: Floats) -> float:
+    """mean(NN²) over the points whose nearest neighbour is not a duplicate (0 if there are none)."""
+    points = points[spread_indices(len(points), MOST_POINTS)]
+    if len(points) < 2:
+        return 0.0
+    distance = cKDTree(points).query(points, k=2)[0][:, 1]
+    apart = distance[distance > 0]
+    return float(np.mean(apart**2)) if len(apart) else 0.0
+
+
+# ---------------------------------------------------------------- what the data say
+
+
+def read(data: Summary | Floats, kind: Scatter) -> tuple[Moments, Floats]:
+    """The total, one row of Moments with scatter `kind`, and a sample of points."""
+    if hasattr(data, "total") and hasattr(data, "sample"):
+        total, points = data.total.to(kind), np.asarray(data.sample()[0], dtype=float)
+    else:
+        points = np.asarray(data, dtype=float)
+        if points.ndim != 2:
+            raise ValueError(f"points must be a table of rows and columns, got shape {points.shape}")
+        check_finite(points)
+        total = Moments.of_points(points, kind=kind)
+    if len(total) != 1 or not total.weight[0] > 0:
+        raise ValueError(
+            "a data-informed prior needs data; learn at least one event first, or give the prior"
+        )
+    return total, points
+
+
+@dataclass(frozen=True)
+class Scales:
+    """The lengths that a prior is made of, floored so that none is zero."""
+
+    rms: float
+    """Root mean variance of a feature."""
+    resolution: float
+    """What the data's digits can tell apart."""
+
+    @classmethod
+    def of(cls, total: Moments) -> Scales:
+        """From one row of moments with any scatter."""
+        d = total.n_features
+        rms = float(np.sqrt(max(float(total.trace[0]), 0.0) / (total.weight[0] * d)))
+        magnitude = float(np.abs(total.mean).max()) + rms
+        # Data that are all exactly zero have no scale whatever: 1 stands in.
+        return cls(rms, RESOLUTION * (magnitude if magnitude > 0 else 1.0))
+
+    def floor(self, distance: float) -> float:
+        """A distance between points that is safe to square and divide by."""
+        return max(distance, SMALLEST_DISTANCE * self.rms, self.resolution)
+
+    @property
+    def smoothing(self) -> float:
+        """0.01 of the mean variance."""
+        return SMOOTHING * max(self.rms, self.resolution) ** 2
+
+
+# ---------------------------------------------------------------- the priors
+
+
+class GaussianPrior(NamedTuple):
+    """ξ0, m0, B0 in the shape of the family's scatter (a scalar is its mean diagonal), and the ridge a."""
+
+    xi0: float
+    m0: Floats
+    B0: Floats
+    smoothing: float
+
+
+def gaussian_prior(
+    data: Summary | Floats,
+    kind: Scatter,
+    rule: Rule = "bkm",
+    B0: float | Floats | None = None,
+    scale: float = 1.0,
+) -> GaussianPrior:
+    """The data-informed prior by `rule`, with `scale` times the rule's B0, or with a given B0.
+
+    "bkm"            (21): ξ0 = 0.1, B0 = d² D Σ / tr Σ, with d = d_small floored
+    "agglomerative"  (22): ξ0 = 0.01, B0 = 0.01 d² I
+    "nearest"        as (22), but B0 = mean(NN²)/D I without zero distances, a better default for trees:
+                     literal (22) does not reproduce the paper's purity on pendigits
+    """
+    if rule not in get_args(Rule):
+        raise ValueError(f"rule must be one of {', '.join(get_args(Rule))}, got {rule!r}")
+    if not scale > 0:
+        raise ValueError(f"scale must be positive, got {scale}")
+    total, points = read(data, kind)
+    scales = Scales.of(total)
+    d = total.n_features
+    if B0 is not None:
+        chosen = np.asarray(B0, dtype=float)
+        shape = chosen if chosen.ndim else chosen * _identity(kind, d)
+    elif rule == "bkm":
+        shape = scale * scales.floor(d_small(points)) ** 2 * _relative_covariance(total, kind, scales)
+    elif rule == "agglomerative":
+        shape = scale * 0.01 * scales.floor(d_small(points)) ** 2 * _identity(kind, d)
+    else:
+        squared = scales.floor(float(np.sqrt(mean_squared_neighbour(points)))) ** 2
+        shape = scale * squared / d * _identity(kind, d)
+    return GaussianPrior(0.1 if rule == "bkm" else 0.01, total.mean[0], shape, scales.smoothing)
+
+
+def _identity(kind: Scatter, d: int) -> Floats:
+    return np.eye(d) if kind == "full" else np.ones(d) if kind == "diagonal" else np.ones(())
+
+
+def _relative_covariance(total: Moments, kind: Scatter, scales: Scales) -> Floats:
+    """D Σ / tr Σ of (21): the covariance scaled to a mean variance of 1, and kept positive definite.
+
+    Features keep their own scales: the floors act on standard deviations and on the correlation matrix, so
+    that a feature measured in small units is not drowned by one in large units.
+    """
+    d = total.n_features
+    if kind == "scalar" or scales.rms <= scales.resolution:
+        return _identity(kind, d)
+    covariance = total.covariance[0] / scales.rms**2
+    if kind == "diagonal":
+        floored = np.maximum(covariance, SMALLEST_SPREAD**2)
+        return np.asarray(floored / floored.mean())
+    deviation = np.sqrt(np.diagonal(covariance))
+    floored_deviation = np.maximum(deviation, SMALLEST_SPREAD)
+    correlation = covariance / np.outer(floored_deviation, floored_deviation)
+    np.fill_diagonal(correlation, 1.0)
+    sound = floor_eigenvalues(correlation, SMALLEST_EIGENVALUE)
+    if sound is not correlation or np.any(deviation < floored_deviation):
+        covariance = sound * np.outer(floored_deviation, floored_deviation)
+    return np.asarray(covariance * (d / np.trace(covariance)))

@@ -1,0 +1,423 @@
+"""Schema: names of features <-> columns of rows.
+
+Events come as mappings, tables and frames; everything behind this door sees rows of float64. A value that
+is absent, None or NaN is missing: the three mean the same, and the row holds NaN. A feature gets a column
+with its first number, after the columns already there. So earlier events count as missing it, and an older
+row is the beginning of a newer one.
+
+>>> schema = Schema()
+>>> schema.row({"x": 1, "y": 2.5})
+array([1. , 2.5])
+>>> schema.row({"z": 3.0, "x": None})
+array([nan, nan,  3.])
+>>> schema.names
+('x', 'y', 'z')
+
+Prediction reads the known features and never writes:
+
+>>> schema.row({"y": 7.0, "colour": 4.0}, extend=False)
+array([nan,  7., nan])
+>>> schema.table([{"z": 1.0, "y": 2.0}, {"x": 3.0}])
+array([[nan,  2.,  1.],
+       [ 3., nan, nan]])
+
+What is not a number is refused before anything is written:
+
+>>> schema.row({"x": 1.0, "w": 2.0, "city": "Oslo"})
+Traceback (most recent call last):
+    ...
+TypeError: feature 'city' must be a number, got 'Oslo' (str); encode text first, for example with river's \
+preprocessing.OneHotEncoder
+>>> "w" in schema
+False
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import numbers
+import reprlib
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+from river.utils.dataframe import into_frame
+
+from streamclust._kernels.types import Floats
+
+if TYPE_CHECKING:
+    from narwhals.stable.v2 import DataFrame
+
+Missing = Literal["impute", "error"]
+Columns = dict[Hashable, int]
+
+# Types whose values convert to float64 without a question. Not text that looks like a number, not complex.
+PLAIN = frozenset(
+    {float, int, bool, np.bool_, np.float64, np.float32, np.float16, np.int8, np.int16, np.int32, np.int64}
+    | {np.uint8, np.uint16, np.uint32, np.uint64}
+)
+DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
+CURES: tuple[tuple[tuple[type, ...], str], ...] = (
+    ((str, bytes, bytearray), "encode text first, for example with river's preprocessing.OneHotEncoder"),
+    (DATES, "turn dates into numbers first, for example with .timestamp() or .total_seconds()"),
+    ((numbers.Complex,), "give its real and its imaginary part a feature each"),
+    ((Mapping, Iterable), "give each of its elements a feature of its own"),
+)
+
+
+class Schema:
+    """The features of a stream, in the order in which they first appeared.
+
+    `missing="impute"` takes events that lack features or bring new ones; `missing="error"` refuses both
+    once the features are known, from `names` or from the first event.
+
+    >>> strict = Schema(["x", "y"], missing="error")
+    >>> strict
+    Schema(names=['x', 'y'], missing='error')
+    >>> strict.row({"y": 2, "x": 1})
+    array([1., 2.])
+    >>> strict.row({"x": 1})
+    Traceback (most recent call last):
+        ...
+    ValueError: feature 'y' is missing, which missing="error" forbids; use missing="impute" to allow it
+    """
+
+    def __init__(self, names: Iterable[Hashable] | None = None, missing: Missing = "impute") -> None:
+        if missing not in ("impute", "error"):
+            raise ValueError(f"missing must be 'impute' or 'error', got {missing!r}")
+        if isinstance(names, (str, bytes, AbstractSet)):
+            raise TypeError(f"names must be a list, whose order is that of the columns, got {_show(names)}")
+        listed = list(names or ())
+        for name in listed:
+            if not isinstance(name, Hashable):
+                raise TypeError(f"the name of a feature must be hashable, got {_show(name)}")
+        self.missing: Missing = missing
+        self._adopt({name: column for column, name in enumerate(dict.fromkeys(listed))})
+        if len(self) < len(listed):
+            repeated = next(name for name in listed if listed.count(name) > 1)
+            raise ValueError(f"names must differ from each other, got {repeated!r} more than once")
+
+    def _adopt(self, columns: Columns) -> None:
+        # Both are replaced, never changed in place, and no reader needs both: a thread that predicts
+        # meanwhile sees the schema as it was before or as it is after.
+        self._columns = columns
+        self._names = tuple(columns)
+
+    # ---------------------------------------------------------------- reading
+
+    @property
+    def names(self) -> tuple[Hashable, ...]:
+        """The features, in the order of their columns."""
+        return self._names
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __contains__(self, name: Hashable) -> bool:
+        return name in self._columns
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Schema):
+            return NotImplemented
+        return self._names == other._names and self.missing == other.missing
+
+    __hash__ = None  # type: ignore[assignment]  # it grows
+
+    def __repr__(self) -> str:
+        shown = ", ".join(map(repr, self._names[:10])) + (", ..." if len(self) > 10 else "")
+        return f"Schema(names=[{shown}], missing={self.missing!r})"
+
+    def column(self, name: Hashable) -> int:
+        """Look up the column of a feature."""
+        try:
+            return self._columns[name]
+        except KeyError:
+            raise KeyError(f"no feature {name!r} has been seen; the schema is {self!r}") from None
+
+    def mapping(self, row: ArrayLike) -> dict[Hashable, float]:
+        """Name the values of a row; one made before the last features appeared has only the earlier ones.
+
+        >>> Schema(["x", "y"]).mapping([1.0, 2.0])
+        {'x': 1.0, 'y': 2.0}
+        """
+        values = np.asarray(row, dtype=float)
+        if values.ndim != 1 or len(values) > len(self):
+            raise ValueError(f"a row has at most {len(self)} values, got an array of shape {values.shape}")
+        return dict(zip(self._names, values.tolist(), strict=False))
+
+    # ---------------------------------------------------------------- one event
+
+    def row(self, x: Mapping[Any, Any], extend: bool = True) -> Floats:
+        """Turn one event into a row. With `extend=False` (prediction) new features are ignored, not added."""
+        plain = _plain_row(x, self._names)
+        if plain is not None:
+            return plain
+        columns = dict(self._columns)
+        row = self._read(x, columns, extend)
+        if len(columns) > len(self):
+            self._adopt(columns)
+        return row
+
+    def _read(self, x: Mapping[Any, Any], columns: Columns, extend: bool, where: str = "") -> Floats:
+        """Turn one event into a row; new features go into `columns`, for the caller to adopt."""
+        if not isinstance(x, Mapping):
+            raise TypeError(
+                f"{where}an event must map features to numbers, as {{'x': 1.0}} does, "
+                f"got {_show(x)} ({type(x).__name__})"
+            )
+        strict = self.missing == "error"
+        settled = len(columns) > 0
+        row = [math.nan] * len(columns)
+        for name, value in x.items():
+            column = columns.get(name)
+            if column is None and strict and settled:
+                raise _new_feature(name, where)
+            if column is None and not extend:
+                continue
+            number = to_number(name, value, where)
+            if math.isnan(number):
+                if strict:
+                    raise _missing_feature(name, where)
+            elif column is None:
+                columns[name] = len(row)
+                row.append(number)
+            else:
+                row[column] = number
+        if strict and settled and len(x) < len(row):
+            raise _missing_feature(next(name for name in columns if name not in x), where)
+        return np.array(row)
+
+    # ---------------------------------------------------------------- many events
+
+    def table(self, data: object, extend: bool = True) -> Floats:
+        """Rows of many events: a list of mappings, a frame (pandas, polars, pyarrow) or a numpy table.
+
+        Columns of a frame are matched by name. Those of a numpy table are the schema's, in its order; they
+        name themselves 0, 1, 2, ... where the schema is still empty. Either all rows are taken or none.
+
+        >>> Schema().table(np.array([[1, 2], [3, 4]]))
+        array([[1., 2.],
+               [3., 4.]])
+        """
+        if isinstance(data, np.ndarray):
+            return self._read_array(data, extend)
+        if isinstance(data, (str, bytes, Mapping)):
+            raise TypeError(_not_a_table(data))
+        if not isinstance(data, Sequence):
+            try:
+                frame = into_frame(cast(Any, data))
+            except TypeError:
+                if not isinstance(data, Iterable):
+                    raise TypeError(_not_a_table(data)) from None
+            else:
+                return self._read_frame(frame, extend)
+        return self._read_events(data, extend)
+
+    def _read_events(self, events: Iterable[Mapping[Any, Any]], extend: bool) -> Floats:
+        columns = dict(self._columns)
+        names = self._names
+        rows: list[Floats] = []
+        for i, x in enumerate(events):
+            row = _plain_row(x, names)
+            if row is None:
+                row = self._read(x, columns, extend, f"row {i}: ")
+                names = names if len(names) == len(columns) else tuple(columns)
+            rows.append(row)
+        table = np.full((len(rows), len(columns)), np.nan)
+        for i, row in enumerate(rows):
+            table[i, : len(row)] = row
+        if len(columns) > len(self):
+            self._adopt(columns)
+        return table
+
+    def _read_array(self, array: np.ndarray[Any, Any], extend: bool) -> Floats:
+        if array.ndim != 2:
+            raise ValueError(
+                f"a table needs rows and columns, got an array of shape {array.shape}; "
+                "use .reshape(1, -1) for one event, .reshape(-1, 1) for one feature"
+            )
+        width = array.shape[1]
+        if len(self) and width != len(self):
+            raise ValueError(
+                f"the schema has {len(self)} features, the array has {width} columns; give it as many, "
+                "or name its columns (a frame or a list of mappings)"
+            )
+        if not len(self) and not extend:
+            return np.empty((len(array), 0))
+        names = self._names or tuple(range(width))
+        table = _numbers(names, array)
+        self._refuse_holes(names, table)
+        if not len(self):
+            # Position is the only name these columns have: one counts as seen even before its first number.
+            self._adopt({name: column for column, name in enumerate(names)})
+        return table
+
+    def _read_frame(self, frame: DataFrame[Any], extend: bool) -> Floats:
+        strict = self.missing == "error" and len(self) > 0 and len(frame) > 0
+        if strict:
+            for new in frame.columns:
+                if new not in self._columns:
+                    raise _new_feature(new)
+            for known in self._names:
+                if known not in frame.columns:
+                    raise _missing_feature(known)
+        columns = dict(self._columns)
+        found: dict[Hashable, Floats] = {}
+        for series in frame.iter_columns():
+            if extend or series.name in columns:
+                values = series.to_numpy()
+                listed = values[:, None] if _is_numeric(values) else [[v] for v in series.to_list()]
+                found[series.name] = _numbers((series.name,), listed)[:, 0]
+                self._refuse_holes((series.name,), found[series.name][:, None])
+        first = {name: int(np.isnan(v).argmin()) for name, v in found.items() if not np.isnan(v).all()}
+        # The order in which reading event by event would meet them: by row, within a row by column.
+        for name in sorted(first, key=first.__getitem__):
+            columns.setdefault(name, len(columns))
+        table = np.full((len(frame), len(columns)), np.nan)
+        for name, values in found.items():
+            if name in columns:
+                table[:, columns[name]] = values
+        if len(columns) > len(self):
+            self._adopt(columns)
+        return table
+
+    def _refuse_holes(self, names: Sequence[Hashable], table: Floats) -> None:
+        if self.missing == "error" and np.isnan(table).any():
+            i, column = np.argwhere(np.isnan(table))[0]
+            raise _missing_feature(names[column], f"row {i}: ")
+
+    # ---------------------------------------------------------------- saving
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write the schema as JSON can hold it; names must be text or integers, which alone survive there.
+
+        >>> Schema(["x", 3]).to_dict()
+        {'names': ['x', 3], 'missing': 'impute'}
+        """
+        return {"names": [_json_name(name) for name in self._names], "missing": self.missing}
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> Schema:
+        """Read what `to_dict` wrote."""
+        if set(state) != {"names", "missing"}:
+            raise ValueError(f"a saved schema holds 'names' and 'missing', got {sorted(map(str, state))}")
+        return cls(state["names"], state["missing"])
+
+
+# -------------------------------------------------------------------- numbers
+
+
+def _plain_row(x: object, names: tuple[Hashable, ...]) -> Floats | None:
+    """Turn an event of just these features, in this order, all plain finite numbers, into a row; or None."""
+    if not isinstance(x, dict) or tuple(x) != names:
+        return None
+    values = x.values()
+    if not PLAIN.issuperset(map(type, values)):
+        return None
+    try:
+        # The sum of numbers is finite only if each of them is; sums that overflow take the careful path.
+        if not math.isfinite(math.fsum(values)):
+            return None
+    except (OverflowError, ValueError):
+        return None
+    return np.fromiter(values, np.float64, len(names))
+
+
+def _numbers(names: Sequence[Hashable], values: np.ndarray[Any, Any] | list[list[Any]]) -> Floats:
+    """Turn a table of any values into float64, NaN where missing."""
+    if not (isinstance(values, np.ndarray) and _is_numeric(values)):
+        rows = [
+            [to_number(name, value, f"row {i}: ") for name, value in zip(names, row, strict=True)]
+            for i, row in enumerate(values)
+        ]
+        return np.array(rows, dtype=float).reshape(len(rows), len(names))
+    with np.errstate(over="ignore"):  # a longdouble too large becomes infinite, and is refused below
+        table = np.array(values, dtype=float)
+    table[np.ma.getmaskarray(values)] = np.nan
+    infinite = np.isinf(table)
+    if infinite.any():
+        i, column = np.argwhere(infinite)[0]
+        raise _not_finite(names[column], values[i, column], f"row {i}: ")
+    return table
+
+
+def _is_numeric(values: np.ndarray[Any, Any]) -> bool:
+    return values.dtype.kind in "biuf"
+
+
+def to_number(name: Hashable, value: object, where: str = "") -> float:
+    """One value as a float, NaN if it is missing; anything but a finite number is refused with its cure."""
+    if type(value) not in PLAIN:
+        if value is None or value is np.ma.masked or type(value).__name__ == "NAType":  # pandas.NA
+            return math.nan
+        if isinstance(value, np.ndarray) and value.ndim == 0:
+            return to_number(name, value[()], where)
+        if isinstance(value, DATES) or not isinstance(value, (numbers.Real, Decimal, np.bool_)):
+            raise _not_a_number(name, value, where)
+        if isinstance(value, Decimal) and value.is_nan():  # float() refuses the signalling kind
+            return math.nan
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except OverflowError:
+        number = math.inf
+    if math.isinf(number):
+        raise _not_finite(name, value, where)
+    return number
+
+
+def _json_name(name: Hashable) -> str | int:
+    if isinstance(name, (int, np.integer)) and not isinstance(name, bool):
+        return int(name)
+    if isinstance(name, str):
+        return str(name)
+    raise TypeError(
+        f"feature {name!r} ({type(name).__name__}) cannot be saved: only text and integers survive as names; "
+        "rename it, for example to str(name)"
+    )
+
+
+# -------------------------------------------------------------------- what the user is told
+
+
+def _show(value: object) -> str:
+    try:
+        return reprlib.repr(value)
+    except ValueError:  # Python refuses to write out integers of thousands of digits
+        return f"a number of {value.bit_length()} bits" if isinstance(value, int) else "a value without repr"
+
+
+def _not_a_number(name: Hashable, value: object, where: str) -> TypeError:
+    cure = next((cure for types, cure in CURES if isinstance(value, types)), "convert it with float() first")
+    return TypeError(
+        f"{where}feature {name!r} must be a number, got {_show(value)} ({type(value).__name__}); {cure}"
+    )
+
+
+def _not_finite(name: Hashable, value: object, where: str) -> ValueError:
+    return ValueError(
+        f"{where}feature {name!r} must be finite and within float64, got {_show(value)}; clip or rescale it, "
+        "or give None to count it as missing"
+    )
+
+
+def _missing_feature(name: Hashable, where: str = "") -> ValueError:
+    return ValueError(
+        f'{where}feature {name!r} is missing, which missing="error" forbids; use missing="impute" to allow it'
+    )
+
+
+def _new_feature(name: Hashable, where: str = "") -> ValueError:
+    return ValueError(
+        f'{where}feature {name!r} is new, which missing="error" forbids; use missing="impute" to allow it'
+    )
+
+
+def _not_a_table(data: object) -> str:
+    return (
+        "many events are a list of mappings, a frame in memory (pandas, polars, pyarrow) or a numpy table, "
+        f"got {_show(data)} ({type(data).__name__})"
+    )

@@ -1,0 +1,389 @@
+"""SummaryTree: a bounded tree of sufficient statistics over a stream."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamclust._kernels.tree import EVENTS, LANDMARK, LEAVES, NOW, Tree, rescale, sample_masses
+from streamclust._kernels.tree_learn import UNLIMITED, insert_rows, merge_leaves, sum_nodes
+from streamclust._kernels.tree_shape import dissolve_least, swap_leaves
+from streamclust._kernels.types import Floats, Ints
+from streamclust.moments import Moments, Scatter, scatter_width
+from streamclust.tree import storage
+from streamclust.tree.rows import check_positive, check_rows
+
+Split = Literal["principal", "widest"]
+
+
+class NodeRows(NamedTuple):
+    """Moments and boxes of every node, relative to the tree's origin and in forward-decay units."""
+
+    weight: Floats
+    mean: Floats
+    scatter: Floats
+    spread: Floats
+    lo: Floats
+    hi: Floats
+
+
+class SummaryTree:
+    """A binary tree over events, of bounded size, that loses none of their weight, mean or scatter.
+
+    Each leaf keeps the moments and the box of its own events and a small uniform sample of them: all of them
+    at first. A full tree follows the stream by dissolving the leaves that matter least and splitting those
+    that gain most.
+
+    Parameters
+    ----------
+    n_features
+        D, the number of columns.
+    scatter
+        What second moments to keep: "full", "diagonal", "scalar" or "none", as the family needs.
+    max_leaves
+        The bound on the number of leaves. None keeps every event in the leaves (exact mode).
+    split
+        "principal": through the mean, across the principal direction. "widest": by the middle of the box's
+        widest side.
+    half_life
+        An event's weight halves after so many events, or so much time if `insert` is given times. None never
+        forgets.
+    seed
+        Of the leaf samples. Give trees that will be merged different seeds.
+    leaf_size
+        How many events a leaf's sample holds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> events = np.random.default_rng(1).normal(size=(10_000, 2))
+    >>> tree = SummaryTree(n_features=2, max_leaves=64)
+    >>> tree.insert(events)
+    >>> tree
+    SummaryTree(10000 events in 64 of at most 64 leaves, 2 features, full scatter)
+    >>> bool(np.allclose(tree.total.mean, events.mean(axis=0)))
+    True
+    >>> points, weights = tree.sample()
+    >>> float(round(weights.sum(), 6))
+    10000.0
+    >>> len(tree.moments(tree.cut(budget=10)))
+    10
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        scatter: Scatter = "full",
+        max_leaves: int | None = 512,
+        split: Split = "principal",
+        half_life: float | None = None,
+        seed: int = 0,
+        leaf_size: int = 16,
+    ) -> None:
+        check_positive(n_features=n_features, max_leaves=max_leaves, half_life=half_life)
+        if leaf_size < 2:
+            raise ValueError(f"leaf_size must be at least 2, got {leaf_size}: one point cannot be split")
+        if split not in ("principal", "widest"):
+            raise ValueError(f"split must be 'principal' or 'widest', got {split!r}")
+        self.n_features = n_features
+        self.scatter: Scatter = scatter
+        self.max_leaves = max_leaves
+        self.split: Split = split
+        self.half_life = half_life
+        self.seed = seed
+        self.leaf_size = leaf_size
+        self._limit = UNLIMITED if max_leaves is None else max_leaves
+        width = scatter_width(scatter, n_features)
+        capacity = min(self._limit, storage.FIRST_CAPACITY)
+        self._tree = storage.empty_tree(n_features, width, leaf_size, capacity)
+        self._timed: bool | None = None
+        self._draws = 0
+        self._generator = np.random.Generator(np.random.PCG64(seed))
+
+    # ---------------------------------------------------------------- learning
+
+    def insert(self, rows: ArrayLike, weight: ArrayLike | None = None, time: ArrayLike | None = None) -> None:
+        """Learn rows of numbers, each with a weight (1) and, where forgetting goes by event time, a time.
+
+        All rows are learnt or, if one of them is refused, none. Rows of weight 0 change nothing. A late event,
+        of a time before the latest one seen, gets the weight it would have by now.
+        """
+        x, w, t = check_rows(self.n_features, rows, weight, time)
+        self._check_clock(time is not None)
+        if len(x) == 0:
+            return
+        tree = self._tree
+        if self.n_events == 0:
+            tree.origin[:] = x[0]
+            tree.clock[:] = t[0] if len(t) else 0.0
+        self._timed = time is not None
+        uniforms = self._generator.random(len(x))
+        self._draws += len(x)
+        half_life, principal = self.half_life or np.inf, self.split == "principal"
+        done = insert_rows(tree, x, w, t, uniforms, 0, half_life, self._limit, principal)
+        while done < len(x):
+            tree = self._tree = storage.grow(tree, self._limit)
+            done = insert_rows(tree, x, w, t, uniforms, done, half_life, self._limit, principal)
+        self._forget_sums()
+
+    def merge(self, other: SummaryTree) -> None:
+        """Learn everything another tree has learnt. Totals are exact, whatever the order of merging.
+
+        By event time, both trees keep their clocks; by event count, both are taken to be at the present.
+        """
+        self._check_mergeable(other)
+        if other.n_events == 0:
+            return
+        if self.n_events == 0:
+            self._timed = other._timed
+            self._tree = self._fit_to_limit(storage.copy(other._tree))
+            self._forget_sums()
+            return
+        # The larger tree gives the shape, unless it is an exact one: those have only points to insert.
+        theirs_is_base = other.n_leaves > self.n_leaves and (
+            other.max_leaves is not None or self.max_leaves is None
+        )
+        base, source = (other._tree, self._tree) if theirs_is_base else (self._tree, other._tree)
+        base = storage.copy(base)
+        base.counts[EVENTS] = self.n_events + other.n_events
+        factor = self._align(base, source)
+        shift = source.origin - base.origin
+        done, last = 0, len(source.node)
+        while True:
+            done = merge_leaves(base, source, done, shift, factor, self._limit, self.split == "principal")
+            if done == last:
+                break
+            base = storage.grow(base, self._limit)
+        self._tree = self._fit_to_limit(base)
+        self._forget_sums()
+
+    def _fit_to_limit(self, tree: Tree) -> Tree:
+        """The tree with arrays of this tree's size, and at most as many leaves; what is uneven settles."""
+        if self.max_leaves is None:
+            return tree
+        while len(tree.node) < self.max_leaves:
+            tree = storage.grow(tree, self._limit)
+        dissolve_least(tree, self.max_leaves)
+        swap_leaves(tree, self.max_leaves, self.split == "principal", 2 * self.max_leaves)
+        return storage.shrink(tree, self.max_leaves)
+
+    def _align(self, base: Tree, source: Tree) -> float:
+        """Bring `base` to the later of two landmarks; returns what the source's weights count there."""
+        if self.half_life is None:
+            return 1.0
+        if not self._timed:
+            ages = [tree.clock[NOW] - tree.clock[LANDMARK] for tree in (base, source)]
+            return float(2.0 ** ((ages[0] - ages[1]) / self.half_life))
+        ahead = float(source.clock[LANDMARK] - base.clock[LANDMARK])
+        base.clock[NOW] = max(base.clock[NOW], source.clock[NOW])
+        if ahead > 0:
+            rescale(base, 2.0 ** -min(ahead / self.half_life, 1000.0))
+            base.clock[LANDMARK] = source.clock[LANDMARK]
+            return 1.0
+        return float(2.0 ** max(ahead / self.half_life, -1000.0))
+
+    # ---------------------------------------------------------------- reading
+
+    @property
+    def n_events(self) -> int:
+        """How many events were learnt."""
+        return int(self._tree.counts[EVENTS])
+
+    @property
+    def n_leaves(self) -> int:
+        """How many leaves there are now."""
+        return int(self._tree.counts[LEAVES])
+
+    @property
+    def total(self) -> Moments:
+        """One row: the moments of everything learnt (decayed to the present where the tree forgets)."""
+        return self.moments(np.zeros(1, dtype=np.int64))
+
+    def leaves(self) -> Moments:
+        """One row for each leaf that has any weight."""
+        slots = self._live_slots()
+        tree = self._tree
+        rows = Moments.from_flat(tree.weight[slots], tree.mean[slots], tree.scatter[slots], self.scatter)
+        return rows.scale(self._present).shift(tree.origin)
+
+    def sample(self) -> tuple[Floats, Floats]:
+        """The stratified sample: points (rows, D), and the weight that each stands for.
+
+        Within a leaf the sample is uniform (in proportion to weight); the weights of a leaf's points add up
+        to the leaf's. In exact mode it is every event.
+        """
+        slots = self._live_slots()
+        tree = self._tree
+        points, counts = tree.points[slots], tree.count[slots]
+        mass = sample_masses(tree, slots) * self._present
+        taken = (np.arange(tree.key.shape[1]) < counts[:, None]) & (mass > 0)
+        return points[taken], mass[taken]
+
+    # ---------------------------------------------------------------- cuts
+
+    def cut(
+        self, *, level: int | None = None, budget: int | None = None, tolerance: float | None = None
+    ) -> Ints:
+        """Nodes that together hold every event once: the partition that refits read.
+
+        level: the nodes at that depth, and leaves above it. budget: at most so many nodes, the ones of largest
+        spread opened first. tolerance: opened until no node but leaves has more than this fraction of the
+        whole's spread. Nodes are valid until the next insert; `moments` and `boxes` read them, `refine` opens them.
+        """
+        if sum(rule is not None for rule in (level, budget, tolerance)) != 1:
+            raise ValueError("give exactly one of level, budget and tolerance")
+        cut = np.zeros(1, dtype=np.int64)
+        if level is not None:
+            check_positive(level=level + 1)
+            for _ in range(level):
+                cut = self.refine(cut, cut)
+            return cut
+        spread = self._sums.spread
+        if tolerance is not None:
+            check_positive(tolerance=tolerance)
+            while len(wide := cut[(spread[cut] > tolerance * spread[0]) & (self._tree.child[cut] >= 0)]):
+                cut = self.refine(cut, wide)
+            return cut
+        assert budget is not None
+        check_positive(budget=budget)
+        return self._widest_first(budget)
+
+    def refine(self, cut: Ints, nodes: Ints) -> Ints:
+        """The cut with the given nodes replaced by their children, in place; leaves stay."""
+        child = self._tree.child
+        opened = np.isin(cut, nodes) & (child[cut] >= 0)
+        left = child[cut]
+        parts = np.where(opened[:, None], np.stack([left, left + 1], axis=1), np.stack([cut, cut], axis=1))
+        keep = np.stack([np.ones_like(opened), opened], axis=1)
+        return parts[keep]
+
+    def moments(self, nodes: Ints) -> Moments:
+        """One row for each node."""
+        rows = self._sums
+        moments = Moments.from_flat(rows.weight[nodes], rows.mean[nodes], rows.scatter[nodes], self.scatter)
+        return moments.scale(self._present).shift(self._tree.origin)
+
+    def boxes(self, nodes: Ints) -> tuple[Floats, Floats]:
+        """Lower and upper corners of each node's box, the bounds of its events."""
+        return self._sums.lo[nodes], self._sums.hi[nodes]
+
+    def _widest_first(self, budget: int) -> Ints:
+        """The cut of at most `budget` nodes that opens the node of largest spread first."""
+        import heapq
+
+        spread, child = self._sums.spread, self._tree.child
+        heap = [(-spread[0], 0)]
+        done: list[int] = []
+        while heap and len(heap) + len(done) < budget:
+            _, node = heapq.heappop(heap)
+            if child[node] < 0:
+                done.append(node)
+                continue
+            for part in (int(child[node]), int(child[node]) + 1):
+                heapq.heappush(heap, (-spread[part], part))
+        return np.array(sorted(done + [node for _, node in heap]), dtype=np.int64)
+
+    @cached_property
+    def _sums(self) -> NodeRows:
+        """Every node's moments, worked out when first asked for after an insert."""
+        tree = self._tree
+        nodes, d = len(tree.child), self.n_features
+        rows = NodeRows(
+            np.zeros(nodes), np.zeros((nodes, d)), np.zeros((nodes, tree.scatter.shape[1])), np.zeros(nodes),
+            np.full((nodes, d), np.inf), np.full((nodes, d), -np.inf),
+        )  # fmt: skip
+        sum_nodes(tree, *rows)
+        return rows
+
+    def _forget_sums(self) -> None:
+        self.__dict__.pop("_sums", None)
+
+    @property
+    def _present(self) -> float:
+        """What forward-decay units are worth now: the latest event counts 1."""
+        if self.half_life is None:
+            return 1.0
+        return math.exp2(-(self._tree.clock[NOW] - self._tree.clock[LANDMARK]) / self.half_life)
+
+    def _live_slots(self) -> Ints:
+        return np.flatnonzero((self._tree.node >= 0) & (self._tree.weight * self._present > 0))
+
+    # ---------------------------------------------------------------- saving
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """The whole state as arrays, without pickles; `from_arrays` continues bit for bit."""
+        settings: dict[str, Any] = {
+            "scatter": self.scatter,
+            "max_leaves": -1 if self.max_leaves is None else self.max_leaves,
+            "split": self.split,
+            "half_life": np.inf if self.half_life is None else self.half_life,
+            "seed": self.seed,
+            "timed": -1 if self._timed is None else int(self._timed),
+            "draws": self._draws,
+        }
+        arrays = {name: value.copy() for name, value in self._tree._asdict().items()}
+        return arrays | {f"setting_{name}": np.array(value) for name, value in settings.items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> SummaryTree:
+        """The tree that `to_arrays` was called on."""
+        arrays_tree = storage.from_arrays(arrays)
+        try:
+            settings = {name[8:]: a.item() for name, a in arrays.items() if name.startswith("setting_")}
+            tree = cls(
+                n_features=len(arrays_tree.origin),
+                scatter=settings["scatter"],
+                max_leaves=None if settings["max_leaves"] < 0 else settings["max_leaves"],
+                split=settings["split"],
+                half_life=None if settings["half_life"] == np.inf else settings["half_life"],
+                seed=settings["seed"],
+                leaf_size=arrays_tree.key.shape[1],
+            )
+            tree._timed = None if settings["timed"] < 0 else bool(settings["timed"])
+            tree._draws = settings["draws"]
+        except KeyError as missing:
+            raise ValueError(f"not a summary tree: setting {missing} is missing") from None
+        if arrays_tree.scatter.shape[1] != tree._tree.scatter.shape[1]:
+            raise ValueError(f"not a summary tree: its arrays do not hold a {tree.scatter} scatter")
+        tree._tree = arrays_tree
+        tree._generator = np.random.Generator(np.random.PCG64(tree.seed).advance(tree._draws))
+        return tree
+
+    # ---------------------------------------------------------------- for people
+
+    def __repr__(self) -> str:
+        bound = "unlimited" if self.max_leaves is None else f"at most {self.max_leaves}"
+        memory = "" if self.half_life is None else f", half-life {self.half_life:g}"
+        return (
+            f"SummaryTree({self.n_events} events in {self.n_leaves} of {bound} leaves, "
+            f"{self.n_features} features, {self.scatter} scatter{memory})"
+        )
+
+    # ---------------------------------------------------------------- refusing
+
+    def _check_clock(self, timed: bool) -> None:
+        if timed and self.half_life is None:
+            raise ValueError("times only matter to a tree that forgets: give it a half_life")
+        if self.half_life is not None and self._timed is not None and timed != self._timed:
+            kind = "event times" if self._timed else "event counts"
+            raise ValueError(f"this tree forgets by {kind}: give every batch a time, or none")
+
+    def _check_mergeable(self, other: SummaryTree) -> None:
+        for what in ("n_features", "scatter", "half_life", "leaf_size"):
+            if getattr(self, what) != getattr(other, what):
+                raise ValueError(
+                    f"cannot merge trees of different {what}: {getattr(self, what)} and {getattr(other, what)}"
+                )
+        if None not in (self._timed, other._timed) and self._timed != other._timed:
+            raise ValueError("cannot merge a tree that forgets by event times with one that counts events")
+        if other is self:
+            raise ValueError("cannot merge a tree with itself: its events would count twice")
+        if self.max_leaves is None and np.any(np.isfinite(other._tree.cutoff[other._tree.node >= 0])):
+            raise ValueError(
+                "an exact tree (max_leaves=None) cannot take a tree that has let events go; merge the other way"
+            )

@@ -1,0 +1,22 @@
+"""Profiles: the suite as it is, and a small one for kernels that run interpreted (NUMBA_DISABLE_JIT=1)."""
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT") == "1"
+
+quiet = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+settings.register_profile("default", max_examples=60, **quiet)
+settings.register_profile("small", max_examples=6, **quiet)
+settings.register_profile("thorough", max_examples=1000, **quiet)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "small" if INTERPRETED else "default"))
+
+
+def pytest_collection_modifyitems(config, items):
+    """Tests over long streams need compiled kernels: interpreted, they would take hours."""
+    if INTERPRETED:
+        for item in items:
+            if "compiled" in item.keywords:
+                item.add_marker(pytest.mark.skip(reason="needs compiled kernels (NUMBA_DISABLE_JIT is set)"))
