@@ -10,3 +10,6 @@ No fastmath: sums keep their order.
 
 kernel_with_free_sums = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "nsz"})
 """The same, with sums free to be taken in vectors: for loops whose result is a choice, not a number kept."""
+
+inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")
+"""Written into its callers instead of compiled on its own: for small parts, it saves most of the first start."""

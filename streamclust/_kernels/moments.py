@@ -11,6 +11,15 @@ from streamclust._kernels.types import Floats, Ints
 
 
 @kernel
+def dot(a: Floats, b: Floats) -> float:
+    """a · b; for short vectors, where a call of BLAS would cost more than the sum."""
+    total = 0.0
+    for i in range(a.size):
+        total += a[i] * b[i]
+    return total
+
+
+@kernel
 def add_outer(scatter: Floats, deviation: Floats, factor: float) -> None:
     """Add factor * deviation deviationᵀ to one flattened scatter."""
     d = deviation.size

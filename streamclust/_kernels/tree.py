@@ -8,7 +8,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from streamclust._kernels.compile import kernel, kernel_with_free_sums
+from streamclust._kernels.compile import inlined, kernel, kernel_with_free_sums
 
 from streamclust._kernels.types import Floats, Ints
 
@@ -46,7 +46,7 @@ class Tree(NamedTuple):
     origin: Floats
 
 
-LEAVES, FREE_PAIRS, FREE_SLOTS, EVENTS = 0, 1, 2, 3  # in Tree.counts
+LEAVES, FREE_PAIRS, FREE_SLOTS, EVENTS, DEEP = 0, 1, 2, 3, 4  # in Tree.counts; DEEP: a leaf too deep, or -1
 LANDMARK, NOW = 0, 1  # in Tree.clock
 
 
@@ -73,7 +73,7 @@ def descend(
     return ~below
 
 
-GROUP = 16
+GROUP = 32
 
 
 @kernel_with_free_sums
@@ -88,7 +88,8 @@ def descend_rows(
     node = np.zeros(GROUP, dtype=np.uint64)  # unsigned: spares the check for indices from the end
     for start in range(0, n, GROUP):
         size = min(GROUP, n - start)
-        node[:] = 0
+        for k in range(size):
+            node[k] = 0
         moving = True
         while moving:
             moving = False
@@ -167,7 +168,7 @@ def absorb_rows(
             offer(points, point_weight, keys, count, cutoff, slot, raw, row, more, sample_key(uniform, more))
 
 
-@kernel
+@inlined
 def sample_key(uniform: float, weight: float) -> float:
     """An exponential variate over the weight: keeping the smallest keys samples in proportion to weight."""
     return -math.log1p(-uniform) / weight
@@ -200,7 +201,7 @@ def offer(
     keys[slot, place] = key
 
 
-@kernel
+@inlined
 def sample_mass(weight: float, cutoff: float) -> float:
     """What a sampled event stands for: its weight over the chance 1 - exp(-weight · cutoff) of being sampled."""
     chance = weight * cutoff
@@ -224,7 +225,7 @@ def sample_masses(tree: Tree, slots: Ints) -> Floats:
     return out
 
 
-@kernel
+@inlined
 def is_one_point(tree: Tree, slot: int) -> bool:
     """Whether all events of the leaf are equal."""
     for j in range(tree.lo.shape[1]):
@@ -233,7 +234,7 @@ def is_one_point(tree: Tree, slot: int) -> bool:
     return True
 
 
-@kernel
+@inlined
 def fold_duplicates(tree: Tree, slot: int) -> None:
     """A full sample of equal events becomes one point of their weight: nothing is lost, and there is room."""
     for k in range(1, tree.count[slot]):
@@ -269,7 +270,7 @@ def rescale(tree: Tree, factor: float) -> None:
         tree.count[slot] = kept
 
 
-@kernel
+@inlined
 def move_landmark(tree: Tree, half_life: float) -> None:
     """Move the landmark of forward decay up to the present, by whole half-lives, and all weights with it."""
     steps = math.floor((tree.clock[NOW] - tree.clock[LANDMARK]) / half_life)

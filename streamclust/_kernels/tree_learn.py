@@ -1,10 +1,11 @@
 """Events into the summary tree, and one tree into another."""
 
 import numpy as np
-from streamclust._kernels.compile import kernel
+from streamclust._kernels.compile import inlined, kernel
 
-from streamclust._kernels.moments import merge_into
+from streamclust._kernels.moments import dot, merge_into
 from streamclust._kernels.tree import (
+    DEEP,
     EVENTS,
     FREE_SLOTS,
     LANDMARK,
@@ -19,13 +20,11 @@ from streamclust._kernels.tree import (
     move_landmark,
     offer,
 )
-from streamclust._kernels.tree_shape import SWAPS, merge_slot, rebalance, split_leaf, swap_leaves
+from streamclust._kernels.tree_split import split_leaf
+from streamclust._kernels.tree_swap import merge_slot
 from streamclust._kernels.types import Floats, Ints
 
-UNLIMITED = 2**62
-"""The limit of a tree that keeps every event."""
-
-PERIOD = 1024
+PERIOD = 2048
 """Events between two looks at the shape of a full tree."""
 
 HORIZON = 64.0
@@ -44,8 +43,9 @@ def insert_rows(
     limit: int,
     principal: bool,
 ) -> int:
-    """Insert rows[start:]; returns the first row not inserted, where the arrays must grow first.
+    """Insert rows[start:] up to the next change of shape; returns the first row not inserted.
 
+    It stops where the arrays must grow, where a period ends, or where a leaf has come to lie too deep.
     `weights` and `times` may be empty: every event weighs 1, and the clock counts events.
     `half_life` is inf where nothing is forgotten.
     """
@@ -56,10 +56,10 @@ def insert_rows(
     slots = np.empty(most, dtype=np.int64)
     order = np.empty(most, dtype=np.int64)
     i = start
-    while i < n:
+    while i < n and tree.counts[DEEP] < 0:
         growing = tree.counts[LEAVES] < limit
         if growing and tree.counts[FREE_SLOTS] == 0:
-            return i
+            break
         # A tree that may still grow can change at every event; a full one only at the end of a period.
         size = 1 if growing else min(n - i, PERIOD - tree.counts[EVENTS] % PERIOD)
         size = forward_weights(tree, weights, times, i, size, half_life, block_weights)
@@ -73,12 +73,12 @@ def insert_rows(
             make_room(tree, slots[0], principal)
         i += size
         tree.counts[EVENTS] += size
-        if tree.counts[EVENTS] % PERIOD == 0 and limit < UNLIMITED:
-            swap_leaves(tree, limit, principal, SWAPS)
-    return n
+        if tree.counts[EVENTS] % PERIOD == 0:
+            break
+    return i
 
 
-@kernel
+@inlined
 def forward_weights(
     tree: Tree, weights: Floats, times: Floats, first: int, size: int, half_life: float, out: Floats
 ) -> int:
@@ -103,7 +103,7 @@ def forward_weights(
     return size
 
 
-@kernel
+@inlined
 def order_by_leaf(slots: Ints, size: int, n_slots: int, order: Ints) -> None:
     """Rows sorted by leaf, each leaf's in the order they came: a leaf is brought into the cache once."""
     if size == 1:
@@ -119,15 +119,15 @@ def order_by_leaf(slots: Ints, size: int, n_slots: int, order: Ints) -> None:
         place[slots[r]] += 1
 
 
-@kernel
+@inlined
 def make_room(tree: Tree, slot: int, principal: bool) -> None:
     """Split a leaf whose sample, so far all its events, is full."""
     if tree.count[slot] < tree.key.shape[1] or tree.cutoff[slot] < np.inf:
         return
     if is_one_point(tree, slot):
         fold_duplicates(tree, slot)
-    elif split_leaf(tree, slot, principal):
-        rebalance(tree, slot)
+    else:
+        split_leaf(tree, slot, principal)
 
 
 @kernel
@@ -199,11 +199,13 @@ def sum_nodes(
         if child < 0:
             slot = ~child
             weight[node] = tree.weight[slot]
-            mean[node, :] = tree.mean[slot, :]
-            scatter[node, :] = tree.scatter[slot, :]
             spread[node] = tree.spread[slot]
-            lo[node, :] = tree.lo[slot, :]
-            hi[node, :] = tree.hi[slot, :]
+            for j in range(scatter.shape[1]):
+                scatter[node, j] = tree.scatter[slot, j]
+            for j in range(mean.shape[1]):
+                mean[node, j] = tree.mean[slot, j]
+                lo[node, j] = tree.lo[slot, j]
+                hi[node, j] = tree.hi[slot, j]
             continue
         weight[node] = 0.0
         spread[node] = spread[child] + spread[child + 1]
@@ -211,7 +213,7 @@ def sum_nodes(
         if total > 0.0:
             for j in range(mean.shape[1]):
                 deviation[j] = mean[child + 1, j] - mean[child, j]
-            spread[node] += weight[child] * (weight[child + 1] / total) * np.dot(deviation, deviation)
+            spread[node] += weight[child] * (weight[child + 1] / total) * dot(deviation, deviation)
         for c in (child, child + 1):
             merge_into(weight, mean, scatter, node, weight[c], mean[c], scatter[c])
         for j in range(mean.shape[1]):

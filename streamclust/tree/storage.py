@@ -45,7 +45,7 @@ def empty_tree(n_features: int, width: int, leaf_size: int, capacity: int) -> Tr
         cutoff=np.full(capacity, np.inf),
         free_pair=_stack(0, pairs, pairs),
         free_slot=_stack(1, capacity, capacity),
-        counts=np.array([1, pairs, capacity - 1, 0], dtype=np.int64),
+        counts=np.array([1, pairs, capacity - 1, 0, -1], dtype=np.int64),
         clock=np.zeros(2),
         origin=np.zeros(n_features),
     )

@@ -10,15 +10,27 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamclust._kernels.tree import EVENTS, LANDMARK, LEAVES, NOW, Tree, rescale, sample_masses
-from streamclust._kernels.tree_learn import UNLIMITED, insert_rows, merge_leaves, sum_nodes
-from streamclust._kernels.tree_shape import dissolve_least, swap_leaves
+from streamclust._kernels.tree import (
+    DEEP,
+    EVENTS,
+    FREE_SLOTS,
+    LANDMARK,
+    LEAVES,
+    NOW,
+    Tree,
+    rescale,
+    sample_masses,
+)
+from streamclust._kernels.tree_learn import PERIOD, insert_rows, merge_leaves, sum_nodes
+from streamclust._kernels.tree_swap import SWAPS, dissolve_least, swap_leaves
 from streamclust._kernels.types import Floats, Ints
 from streamclust.moments import Moments, Scatter, scatter_width
 from streamclust.tree import storage
+from streamclust.tree.balance import rebalance
 from streamclust.tree.rows import check_positive, check_rows
 
 Split = Literal["principal", "widest"]
+UNLIMITED = 2**62
 
 
 class NodeRows(NamedTuple):
@@ -125,10 +137,16 @@ class SummaryTree:
         uniforms = self._generator.random(len(x))
         self._draws += len(x)
         half_life, principal = self.half_life or np.inf, self.split == "principal"
-        done = insert_rows(tree, x, w, t, uniforms, 0, half_life, self._limit, principal)
+        done = 0
         while done < len(x):
-            tree = self._tree = storage.grow(tree, self._limit)
+            before = done
             done = insert_rows(tree, x, w, t, uniforms, done, half_life, self._limit, principal)
+            if done > before and tree.counts[EVENTS] % PERIOD == 0 and self.max_leaves is not None:
+                swap_leaves(tree, self.max_leaves, principal, SWAPS)
+            if tree.counts[DEEP] >= 0:
+                rebalance(tree)
+            if tree.counts[FREE_SLOTS] == 0 and self.n_leaves < self._limit:
+                tree = self._tree = storage.grow(tree, self._limit)
         self._forget_sums()
 
     def merge(self, other: SummaryTree) -> None:
@@ -156,6 +174,8 @@ class SummaryTree:
         done, last = 0, len(source.node)
         while True:
             done = merge_leaves(base, source, done, shift, factor, self._limit, self.split == "principal")
+            if base.counts[DEEP] >= 0:
+                rebalance(base)
             if done == last:
                 break
             base = storage.grow(base, self._limit)
@@ -170,6 +190,8 @@ class SummaryTree:
             tree = storage.grow(tree, self._limit)
         dissolve_least(tree, self.max_leaves)
         swap_leaves(tree, self.max_leaves, self.split == "principal", 2 * self.max_leaves)
+        if tree.counts[DEEP] >= 0:
+            rebalance(tree)
         return storage.shrink(tree, self.max_leaves)
 
     def _align(self, base: Tree, source: Tree) -> float:

@@ -23,7 +23,7 @@ def total(rows, weights):
 def check_structure(arrays):
     """Every link of the tree, followed from the root; returns the depth of each leaf slot."""
     child, parent, node = arrays["child"], arrays["parent"], arrays["node"]
-    leaves, free_pairs, free_slots, _ = arrays["counts"]
+    leaves, free_pairs, free_slots, *_ = arrays["counts"]
     depth, pairs, stack = {}, set(), [(0, 0)]
     while stack:
         here, level = stack.pop()
