@@ -3,21 +3,27 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+FRESH := $(VENV)/.kernels
 
 .PHONY: help demo test lint bench clean
 help:  ## what can be done here
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 $(READY): pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "streamclust needs Python 3.11 or newer")'
+	@$(PYTHON) -c 'import sys; sys.exit("streamclust needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	touch $(READY)
+	@touch $@
 
-demo: $(READY)  ## a million events into a tree, with a picture of its leaves
+# numba's cache looks at a kernel's own file only, not at those it calls into: a change to any clears them all.
+$(FRESH): $(READY) $(wildcard streamclust/_kernels/*.py)
+	@rm -f streamclust/_kernels/__pycache__/*.nb[ic] $(NUMBA_CACHE_DIR)/*/*.nb[ic]
+	@touch $@
+
+demo: $(FRESH)  ## a million events into a tree, with a picture of its leaves
 	$(BIN)/python examples/tree_of_a_million.py
 
-test: $(READY)  ## every test, doctests included
+test: $(FRESH)  ## every test, doctests included
 	$(BIN)/python -m pytest -n auto
 
 lint: $(READY)  ## ruff, mypy, the import layers
@@ -26,10 +32,8 @@ lint: $(READY)  ## ruff, mypy, the import layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(READY)  ## every benchmark, the peer beside us
-	@for script in benchmarks/*.py; do \
-	    case $$script in */_*) continue;; esac; \
-	    echo "== $$script"; $(BIN)/python $$script || exit 1; done
+bench: $(FRESH)  ## every benchmark, the peer beside us
+	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script $(BENCH) || exit 1; done
 
 clean:  ## forget the environment and everything built
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache demo-output
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .numba-cache demo-output

@@ -1,5 +1,7 @@
 """Streams that tests insert: hypothesis strategies and generators."""
 
+from itertools import pairwise
+
 import numpy as np
 from hypothesis import strategies as st
 
@@ -19,7 +21,11 @@ class Stream:
         return len(self.rows)
 
     def __repr__(self):
-        parts = [f"rows {self.rows.shape}", self.weights is not None and "weighted", self.times is not None and "timed"]
+        parts = [
+            f"rows {self.rows.shape}",
+            self.weights is not None and "weighted",
+            self.times is not None and "timed",
+        ]
         return f"Stream({', '.join(filter(None, parts))}, first {self.rows[:3].tolist()})"
 
     def part(self, start, stop):
@@ -31,7 +37,7 @@ class Stream:
 
     def chunks(self, cuts):
         edges = [0, *sorted(c for c in cuts if 0 < c < len(self)), len(self)]
-        return [self.part(a, b) for a, b in zip(edges, edges[1:], strict=False)]
+        return [self.part(a, b) for a, b in pairwise(edges)]
 
 
 @st.composite
@@ -42,7 +48,9 @@ def streams(draw, longest=3000, timed=None):
     n = draw(st.integers(1, longest))
     d = draw(st.integers(1, 5))
     rows = rng.normal(size=(n, d)) + 4.0 * rng.integers(-2, 3, size=(n, 1))
-    shape = draw(st.sampled_from(["clusters", "ties", "sorted", "constant column", "all equal", "heavy tails"]))
+    shape = draw(
+        st.sampled_from(["clusters", "ties", "sorted", "constant column", "all equal", "heavy tails"])
+    )
     if shape == "ties":
         rows = np.round(rows)
     elif shape == "sorted":

@@ -8,8 +8,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from streamclust._kernels.compile import inlined, kernel, kernel_with_free_sums
 
+from streamclust._kernels.compile import inlined, kernel, kernel_with_free_sums
 from streamclust._kernels.types import Floats, Ints
 
 
@@ -36,7 +36,7 @@ class Tree(NamedTuple):
     points: Floats
     point_weight: Floats
     key: Floats
-    count: Ints
+    count: Ints  # type: ignore[assignment]  # a tuple's count() is not missed
     cutoff: Floats  # every event of the leaf with a key below this is in the sample; inf: all of them
     # free lists and counters
     free_pair: Ints
@@ -111,7 +111,14 @@ def descend_rows(
 
 @kernel
 def absorb_rows(
-    tree: Tree, raw: Floats, first: int, x: Floats, order: Ints, slots: Ints, weights: Floats, uniforms: Floats
+    tree: Tree,
+    raw: Floats,
+    first: int,
+    x: Floats,
+    order: Ints,
+    slots: Ints,
+    weights: Floats,
+    uniforms: Floats,
 ) -> None:
     """Add events to the moments (Welford), the box and the sample of their leaves.
 
@@ -121,7 +128,13 @@ def absorb_rows(
     d = x.shape[1]
     weight, mean, scatter, spread = tree.weight, tree.mean, tree.scatter, tree.spread
     lo, hi = tree.lo, tree.hi
-    points, point_weight, keys, count, cutoff = tree.points, tree.point_weight, tree.key, tree.count, tree.cutoff
+    points, point_weight, keys, count, cutoff = (
+        tree.points,
+        tree.point_weight,
+        tree.key,
+        tree.count,
+        tree.cutoff,
+    )
     width = scatter.shape[1]
     deviation = np.empty(d)
     for r in order:
@@ -244,7 +257,23 @@ def fold_duplicates(tree: Tree, slot: int) -> None:
 
 
 NEGLIGIBLE = 1e-250
-"""A sampled event of less weight is forgotten for good: its weight would soon be no number to divide by."""
+"""A leaf or a sampled event of less weight is forgotten for good: its weight would soon be no number to divide by."""
+
+
+@inlined
+def empty_leaf(tree: Tree, slot: int) -> None:
+    """A leaf that has nothing left: no weight, no sample, no box. Its mean stays, to say where it lies."""
+    tree.weight[slot] = 0.0
+    tree.spread[slot] = 0.0
+    tree.gain[slot] = 0.0
+    tree.gain_spread[slot] = 0.0
+    tree.count[slot] = 0
+    tree.cutoff[slot] = np.inf
+    for j in range(tree.scatter.shape[1]):
+        tree.scatter[slot, j] = 0.0
+    for j in range(tree.lo.shape[1]):
+        tree.lo[slot, j] = np.inf
+        tree.hi[slot, j] = -np.inf
 
 
 @kernel
@@ -252,6 +281,9 @@ def rescale(tree: Tree, factor: float) -> None:
     """Multiply every weight by `factor`: with a power of two, no digit changes."""
     for slot in range(tree.weight.size):
         tree.weight[slot] *= factor
+        if tree.weight[slot] <= NEGLIGIBLE:
+            empty_leaf(tree, slot)
+            continue
         tree.spread[slot] *= factor
         tree.gain[slot] *= factor
         tree.gain_spread[slot] *= factor
@@ -273,7 +305,11 @@ def rescale(tree: Tree, factor: float) -> None:
 @inlined
 def move_landmark(tree: Tree, half_life: float) -> None:
     """Move the landmark of forward decay up to the present, by whole half-lives, and all weights with it."""
-    steps = math.floor((tree.clock[NOW] - tree.clock[LANDMARK]) / half_life)
-    # beyond 1,000 half-lives every weight of before is below the smallest double anyway
-    rescale(tree, 2.0 ** -min(steps, 1000.0))
-    tree.clock[LANDMARK] += steps * half_life
+    steps = np.floor((tree.clock[NOW] - tree.clock[LANDMARK]) / half_life)
+    if steps <= 1000.0:
+        rescale(tree, 2.0**-steps)
+        tree.clock[LANDMARK] += steps * half_life
+    else:  # nothing is left, and no number of half-lives so large would be exact
+        for slot in range(tree.weight.size):
+            empty_leaf(tree, slot)
+        tree.clock[LANDMARK] = tree.clock[NOW]

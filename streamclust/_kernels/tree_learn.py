@@ -1,8 +1,8 @@
 """Events into the summary tree, and one tree into another."""
 
 import numpy as np
-from streamclust._kernels.compile import inlined, kernel
 
+from streamclust._kernels.compile import inlined, kernel
 from streamclust._kernels.moments import dot, merge_into
 from streamclust._kernels.tree import (
     DEEP,
@@ -148,9 +148,8 @@ def merge_leaves(
     for other in range(start, source.node.size):
         if source.node[other] < 0:
             continue
-        if tree.counts[LEAVES] < limit and tree.counts[FREE_SLOTS] < tree.key.shape[1]:
-            if tree.node.size < limit:
-                return other
+        if tree.counts[FREE_SLOTS] < tree.key.shape[1] and tree.node.size < limit:
+            return other
         if source.cutoff[other] < np.inf:
             for j in range(d):
                 x[0, j] = source.mean[other, j] + shift[j]

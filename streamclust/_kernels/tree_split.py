@@ -57,7 +57,9 @@ def unit_vector(v: Floats, axis: int) -> None:
 
 
 @kernel
-def multiply_scatter(scatter: Floats, slot: int, points: Floats, mass: Floats, v: Floats, out: Floats) -> None:
+def multiply_scatter(
+    scatter: Floats, slot: int, points: Floats, mass: Floats, v: Floats, out: Floats
+) -> None:
     """out = S v, from the scatter where the full matrix is kept, else from the sample."""
     d = v.size
     for j in range(d):

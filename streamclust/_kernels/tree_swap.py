@@ -239,7 +239,9 @@ def swap_leaves(tree: Tree, limit: int, principal: bool, swaps: int) -> int:
             to = heir(tree, donor)
             now = merge_loss(tree.weight, tree.mean, donor, to)
             if now > loss[donor] or best == donor or best == to:
-                loss[donor] = now if now > loss[donor] else np.inf  # its heir has changed, or it is in the way
+                loss[donor] = (
+                    now if now > loss[donor] else np.inf
+                )  # its heir has changed, or it is in the way
                 continue
             dissolve_leaf(tree, donor)
             gain[donor] = -1.0

@@ -107,7 +107,7 @@ def shrink(tree: Tree, capacity: int) -> Tree:
 
 def copy(tree: Tree) -> Tree:
     """Arrays of its own, with the same values."""
-    return Tree(*(value.copy() for value in tree))
+    return Tree(**{name: value.copy() for name, value in tree._asdict().items()})
 
 
 def from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Tree:

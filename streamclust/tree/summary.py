@@ -27,7 +27,7 @@ from streamclust._kernels.types import Floats, Ints
 from streamclust.moments import Moments, Scatter, scatter_width
 from streamclust.tree import storage
 from streamclust.tree.balance import rebalance
-from streamclust.tree.rows import check_positive, check_rows
+from streamclust.tree.rows import check_links, check_positive, check_rows, check_shapes, whole_number
 
 Split = Literal["principal", "widest"]
 UNLIMITED = 2**62
@@ -97,9 +97,11 @@ class SummaryTree:
         seed: int = 0,
         leaf_size: int = 16,
     ) -> None:
-        check_positive(n_features=n_features, max_leaves=max_leaves, half_life=half_life)
-        if leaf_size < 2:
-            raise ValueError(f"leaf_size must be at least 2, got {leaf_size}: one point cannot be split")
+        n_features = whole_number("n_features", n_features, least=1)
+        max_leaves = None if max_leaves is None else whole_number("max_leaves", max_leaves, least=1)
+        leaf_size = whole_number("leaf_size", leaf_size, least=2)
+        if half_life is not None:
+            check_positive("half_life", half_life, "; use None to never forget")
         if split not in ("principal", "widest"):
             raise ValueError(f"split must be 'principal' or 'widest', got {split!r}")
         self.n_features = n_features
@@ -107,7 +109,7 @@ class SummaryTree:
         self.max_leaves = max_leaves
         self.split: Split = split
         self.half_life = half_life
-        self.seed = seed
+        self.seed = whole_number("seed", seed, least=0)
         self.leaf_size = leaf_size
         self._limit = UNLIMITED if max_leaves is None else max_leaves
         width = scatter_width(scatter, n_features)
@@ -115,15 +117,15 @@ class SummaryTree:
         self._tree = storage.empty_tree(n_features, width, leaf_size, capacity)
         self._timed: bool | None = None
         self._draws = 0
-        self._generator = np.random.Generator(np.random.PCG64(seed))
+        self._generator = np.random.Generator(np.random.PCG64(self.seed))
 
     # ---------------------------------------------------------------- learning
 
     def insert(self, rows: ArrayLike, weight: ArrayLike | None = None, time: ArrayLike | None = None) -> None:
         """Learn rows of numbers, each with a weight (1) and, where forgetting goes by event time, a time.
 
-        All rows are learnt or, if one of them is refused, none. Rows of weight 0 change nothing. A late event,
-        of a time before the latest one seen, gets the weight it would have by now.
+        All rows are learnt or, if one of them is refused, none. Rows of weight 0 change nothing. A late
+        event, of a time before the latest one seen, gets the weight it would have by now.
         """
         x, w, t = check_rows(self.n_features, rows, weight, time)
         self._check_clock(time is not None)
@@ -253,27 +255,28 @@ class SummaryTree:
     ) -> Ints:
         """Nodes that together hold every event once: the partition that refits read.
 
-        level: the nodes at that depth, and leaves above it. budget: at most so many nodes, the ones of largest
-        spread opened first. tolerance: opened until no node but leaves has more than this fraction of the
-        whole's spread. Nodes are valid until the next insert; `moments` and `boxes` read them, `refine` opens them.
+        level: the nodes at that depth, and leaves above it. budget: at most so many nodes, the ones of
+        largest spread opened first. tolerance: opened until no node but leaves has more than this fraction
+        of the whole's spread. Nodes are valid until the next insert; `moments` and `boxes` read them,
+        `refine` opens them.
         """
         if sum(rule is not None for rule in (level, budget, tolerance)) != 1:
             raise ValueError("give exactly one of level, budget and tolerance")
         cut = np.zeros(1, dtype=np.int64)
         if level is not None:
-            check_positive(level=level + 1)
-            for _ in range(level):
-                cut = self.refine(cut, cut)
+            for _ in range(whole_number("level", level, least=0)):
+                before, cut = cut, self.refine(cut, cut)
+                if len(cut) == len(before):
+                    break
             return cut
         spread = self._sums.spread
         if tolerance is not None:
-            check_positive(tolerance=tolerance)
+            check_positive("tolerance", tolerance)
             while len(wide := cut[(spread[cut] > tolerance * spread[0]) & (self._tree.child[cut] >= 0)]):
                 cut = self.refine(cut, wide)
             return cut
         assert budget is not None
-        check_positive(budget=budget)
-        return self._widest_first(budget)
+        return self._widest_first(whole_number("budget", budget, least=1))
 
     def refine(self, cut: Ints, nodes: Ints) -> Ints:
         """The cut with the given nodes replaced by their children, in place; leaves stay."""
@@ -354,22 +357,28 @@ class SummaryTree:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> SummaryTree:
         """The tree that `to_arrays` was called on."""
+        check_shapes(arrays)
         arrays_tree = storage.from_arrays(arrays)
+        check_links(arrays_tree)
         try:
             settings = {name[8:]: a.item() for name, a in arrays.items() if name.startswith("setting_")}
             tree = cls(
                 n_features=len(arrays_tree.origin),
                 scatter=settings["scatter"],
-                max_leaves=None if settings["max_leaves"] < 0 else settings["max_leaves"],
+                max_leaves=None if settings["max_leaves"] == -1 else settings["max_leaves"],
                 split=settings["split"],
                 half_life=None if settings["half_life"] == np.inf else settings["half_life"],
                 seed=settings["seed"],
                 leaf_size=arrays_tree.key.shape[1],
             )
-            tree._timed = None if settings["timed"] < 0 else bool(settings["timed"])
-            tree._draws = settings["draws"]
+            tree._timed = None if settings["timed"] == -1 else bool(settings["timed"])
+            tree._draws = whole_number("draws", settings["draws"], least=0)
         except KeyError as missing:
             raise ValueError(f"not a summary tree: setting {missing} is missing") from None
+        except ValueError as wrong:
+            raise ValueError(f"not a summary tree: {wrong}") from None
+        if tree.max_leaves is not None and len(arrays_tree.node) > tree.max_leaves:
+            raise ValueError(f"not a summary tree: its arrays hold more than {tree.max_leaves} leaves")
         if arrays_tree.scatter.shape[1] != tree._tree.scatter.shape[1]:
             raise ValueError(f"not a summary tree: its arrays do not hold a {tree.scatter} scatter")
         tree._tree = arrays_tree
@@ -396,16 +405,18 @@ class SummaryTree:
             raise ValueError(f"this tree forgets by {kind}: give every batch a time, or none")
 
     def _check_mergeable(self, other: SummaryTree) -> None:
+        if not isinstance(other, SummaryTree):
+            raise ValueError(f"only a SummaryTree can be merged, got {type(other).__name__}")
         for what in ("n_features", "scatter", "half_life", "leaf_size"):
             if getattr(self, what) != getattr(other, what):
-                raise ValueError(
-                    f"cannot merge trees of different {what}: {getattr(self, what)} and {getattr(other, what)}"
-                )
+                both = f"{getattr(self, what)} and {getattr(other, what)}"
+                raise ValueError(f"cannot merge trees of different {what}: {both}")
         if None not in (self._timed, other._timed) and self._timed != other._timed:
             raise ValueError("cannot merge a tree that forgets by event times with one that counts events")
         if other is self:
             raise ValueError("cannot merge a tree with itself: its events would count twice")
         if self.max_leaves is None and np.any(np.isfinite(other._tree.cutoff[other._tree.node >= 0])):
             raise ValueError(
-                "an exact tree (max_leaves=None) cannot take a tree that has let events go; merge the other way"
+                "an exact tree (max_leaves=None) cannot take a tree that has let events go; "
+                "merge the other way"
             )

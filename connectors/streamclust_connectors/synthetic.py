@@ -1,0 +1,49 @@
+"""Synthetic events: Gaussian clusters at a chosen separation, as many as one likes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class Mixture:
+    """A mixture of Gaussian clusters of random shapes, whose closest two are `tau` average deviations apart.
+
+    The generator of the Bayesian k-means paper [section 11.1]: centroids uniform in a cube; deviations of .5 to
+    1.5, scaled so that the closest pair of centroids lies at tau · (sum of their deviations) / 2; each cluster
+    multiplied by a random matrix of Frobenius norm √D.
+
+    >>> mixture = Mixture(n_features=2, n_clusters=3, tau=3.0, seed=7)
+    >>> events, labels = mixture.sample(1000)
+    >>> events.shape, sorted(set(labels.tolist()))
+    ((1000, 2), [0, 1, 2])
+    """
+
+    def __init__(self, n_features: int, n_clusters: int = 10, tau: float = 2.0, seed: int = 0) -> None:
+        self._rng = rng = np.random.default_rng(seed)
+        self.centroids: Floats = rng.uniform(size=(n_clusters, n_features))
+        deviations = rng.uniform(0.5, 1.5, size=n_clusters)
+        gaps = np.linalg.norm(self.centroids[:, None] - self.centroids, axis=-1)
+        needed = tau * (deviations[:, None] + deviations) / 2
+        pairs = np.triu_indices(n_clusters, 1)
+        if n_clusters > 1:
+            deviations *= (gaps[pairs] / needed[pairs]).min()
+        shapes = rng.normal(size=(n_clusters, n_features, n_features))
+        shapes *= np.sqrt(n_features) / np.linalg.norm(shapes, axis=(1, 2), keepdims=True)
+        self.roots: Floats = shapes * deviations[:, None, None]
+
+    def sample(self, n: int) -> tuple[Floats, Ints]:
+        """Events (n, D), and the cluster that each came from."""
+        labels = self._rng.integers(len(self.centroids), size=n)
+        noise = self._rng.normal(size=(n, self.centroids.shape[1]))
+        return self.centroids[labels] + np.einsum("nij,nj->ni", self.roots[labels], noise), labels
+
+    def batches(self, n: int, size: int) -> Iterator[Floats]:
+        """n events in batches of at most `size`."""
+        for start in range(0, n, size):
+            yield self.sample(min(size, n - start))[0]

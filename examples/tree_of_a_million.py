@@ -1,0 +1,72 @@
+"""A million events into a summary tree of 512 leaves: how fast, how exact, and what the leaves look like.
+
+Run it: python examples/tree_of_a_million.py [--events N] [--output DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+from matplotlib import pyplot
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from streamclust.moments import Moments
+from streamclust.plots import plot_tree
+from streamclust.tree import SummaryTree
+from streamclust_connectors.synthetic import Mixture
+
+BATCH = 4096
+
+
+def main() -> None:
+    """Parse the arguments, learn the stream, draw the picture."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--events", type=int, default=1_000_000, help="how many events (default: a million)")
+    parser.add_argument(
+        "--leaves", type=int, default=512, help="the most leaves the tree may have (default: 512)"
+    )
+    parser.add_argument("--output", type=Path, default=Path("demo-output"), help="where the picture goes")
+    arguments = parser.parse_args()
+    console = Console(soft_wrap=True, highlight=False)
+
+    mixture = Mixture(n_features=2, n_clusters=12, tau=3.0, seed=4)
+    tree = SummaryTree(n_features=2, max_leaves=arguments.leaves)
+    with console.status("compiling, which takes half a minute the first time"):
+        SummaryTree(n_features=2).insert(mixture.sample(BATCH)[0])
+
+    seconds = 0.0
+    every = Moments.empty(1, 2)
+    shown = []
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("learning", total=arguments.events)
+        for batch in mixture.batches(arguments.events, BATCH):
+            start = perf_counter()
+            tree.insert(batch)
+            seconds += perf_counter() - start
+            every += Moments.of_points(batch)
+            shown.append(batch[: max(1, 20_000 * len(batch) // arguments.events)])
+            progress.update(task, advance=len(batch))
+
+    error = np.abs(tree.total.scatter - every.scatter).max() / np.abs(every.scatter).max()
+    points, _ = tree.sample()
+    console.print(f"{tree!r}")
+    console.print(f"rate     {arguments.events / seconds / 1e6:.1f} million events a second, on one core")
+    console.print(
+        f"exact    the scatter of everything differs by {error:.0e} of itself from that of the events"
+    )
+    console.print(f"sample   {len(points):,} real events kept, {tree.n_leaves} leaves")
+
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    picture = arguments.output / "tree.png"
+    plot_tree(tree, np.concatenate(shown))
+    pyplot.savefig(picture, dpi=150)
+    console.print(f"picture  {picture}")
+
+
+if __name__ == "__main__":
+    main()
