@@ -117,7 +117,7 @@ def print_exactness() -> None:
             print(
                 f"  half-life {half_life or 'none':>9}, {offset:>11,.0f} from the origin:"
                 f"  weight {abs(got.weight[0] / truth.weight[0] - 1):.1e}"
-                f"  mean {np.abs(got.mean - truth.mean).max() / spread:.1e} deviations"
+                f"  mean {np.abs(got.mean - truth.mean).max() / (spread + offset):.1e}"
                 f"  scatter {np.abs(got.scatter - truth.scatter).max() / np.abs(truth.scatter).max():.1e}"
             )
 

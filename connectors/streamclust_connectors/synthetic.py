@@ -16,7 +16,8 @@ class Mixture:
 
     The generator of the Bayesian k-means paper [section 11.1]: centroids uniform in a cube; deviations of .5 to
     1.5, scaled so that the closest pair of centroids lies at tau · (sum of their deviations) / 2; each cluster
-    multiplied by a random matrix of Frobenius norm √D.
+    multiplied by a random matrix of Frobenius norm √D. With `moved`, the matrix multiplies the centroid too,
+    as the paper's words have it: clusters then lie where their matrices throw them, mostly farther than tau apart.
 
     >>> mixture = Mixture(n_features=2, n_clusters=3, tau=3.0, seed=7)
     >>> events, labels = mixture.sample(1000)
@@ -24,7 +25,9 @@ class Mixture:
     ((1000, 2), [0, 1, 2])
     """
 
-    def __init__(self, n_features: int, n_clusters: int = 10, tau: float = 2.0, seed: int = 0) -> None:
+    def __init__(
+        self, n_features: int, n_clusters: int = 10, tau: float = 2.0, seed: int = 0, moved: bool = False
+    ) -> None:
         self._rng = rng = np.random.default_rng(seed)
         self.centroids: Floats = rng.uniform(size=(n_clusters, n_features))
         deviations = rng.uniform(0.5, 1.5, size=n_clusters)
@@ -36,6 +39,8 @@ class Mixture:
         shapes = rng.normal(size=(n_clusters, n_features, n_features))
         shapes *= np.sqrt(n_features) / np.linalg.norm(shapes, axis=(1, 2), keepdims=True)
         self.roots: Floats = shapes * deviations[:, None, None]
+        if moved:
+            self.centroids = np.einsum("kij,kj->ki", shapes, self.centroids)
 
     def sample(self, n: int) -> tuple[Floats, Ints]:
         """Events (n, D), and the cluster that each came from."""

@@ -27,6 +27,9 @@ STALE = 1.1
 STALE_GAIN = 1.5
 """A leaf's gain is worked out anew when its spread has grown by STALE and its gain, times STALE_GAIN, matters."""
 
+NEARLY = 1.2
+"""Leaves that lose at most so many times the least are dissolved with it, in one pass over the tree."""
+
 # ------------------------------------------------------------------ dissolving
 
 
@@ -179,7 +182,12 @@ def dissolve_least(tree: Tree, limit: int) -> None:
     loss = np.empty(tree.node.size)
     while tree.counts[LEAVES] > limit:
         dissolve_losses(tree, loss)
-        dissolve_leaf(tree, int(np.argmin(loss)))
+        most = NEARLY * loss.min()
+        for slot in range(loss.size):
+            if loss[slot] <= most and tree.node[slot] > 0 and tree.counts[LEAVES] > limit:
+                now = merge_loss(tree.weight, tree.mean, slot, heir(tree, slot))  # others went before it
+                if now <= most:
+                    dissolve_leaf(tree, slot)
 
 
 # ------------------------------------------------------------------ swapping

@@ -60,7 +60,12 @@ def check_rows(
     if len(w) and not w.all():
         kept = w > 0
         x, w, t = x[kept], w[kept], t[kept] if len(t) else t
-    return np.ascontiguousarray(x), w, t
+    return _plain(x), _plain(w), _plain(t)
+
+
+def _plain(array: Floats) -> Floats:
+    """The array, contiguous and writable: kernels are compiled anew for every kind of array they meet."""
+    return np.require(array, requirements=["C", "A", "W"])
 
 
 def _numbers(values: ArrayLike, what: str) -> NDArray[Any]:
@@ -105,7 +110,7 @@ def _column(values: ArrayLike | None, what: str, length: int) -> Floats:
         raise ValueError(
             f"{what} must be one number, or one for each of the {length} rows, got shape {column.shape}"
         )
-    column = np.ascontiguousarray(np.broadcast_to(column, (length,)))
+    column = np.broadcast_to(column, (length,))
     if not np.isfinite(column).all():
         row = np.flatnonzero(~np.isfinite(column))[0]
         raise ValueError(f"every {what} must be finite, got {column[row]} for row {row}")

@@ -108,7 +108,7 @@ class SummaryTree:
         self.scatter: Scatter = scatter
         self.max_leaves = max_leaves
         self.split: Split = split
-        self.half_life = half_life
+        self.half_life = None if half_life is None else float(half_life)
         self.seed = whole_number("seed", seed, least=0)
         self.leaf_size = leaf_size
         self._limit = UNLIMITED if max_leaves is None else max_leaves
@@ -180,7 +180,8 @@ class SummaryTree:
                 rebalance(base)
             if done == last:
                 break
-            base = storage.grow(base, self._limit)
+            if base.counts[FREE_SLOTS] < self.leaf_size:
+                base = storage.grow(base, UNLIMITED)
         self._tree = self._fit_to_limit(base)
         self._forget_sums()
 
