@@ -17,7 +17,7 @@ $(READY): pyproject.toml
 
 # numba's cache looks at a kernel's own file only, not at those it calls into: a change to any clears them all.
 $(FRESH): $(READY) $(wildcard streamclust/_kernels/*.py)
-	@rm -f streamclust/_kernels/__pycache__/*.nb[ic] $(NUMBA_CACHE_DIR)/*/*.nb[ic]
+	@rm -f streamclust/_kernels/__pycache__/*.nb[ic]
 	@touch $@
 
 demo: $(FRESH)  ## a million events into a tree, with a picture of its leaves
@@ -36,4 +36,4 @@ bench: $(FRESH)  ## every benchmark, the peer beside us
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script $(BENCH) || exit 1; done
 
 clean:  ## forget the environment and everything built
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .numba-cache demo-output
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache demo-output

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from streamclust_connectors.synthetic import Mixture
+from streamclust_connectors.synthetic import Mixture, topics
 
 
 @pytest.mark.parametrize("tau", [0.5, 3.0])
@@ -31,3 +31,17 @@ def test_a_seed_gives_the_same_events_and_batches_add_up():
 
 def test_one_cluster_needs_no_neighbour():
     assert Mixture(2, n_clusters=1).sample(10)[0].shape == (10, 2)
+
+
+def test_a_matrix_that_moves_centroids_keeps_the_shapes():
+    still, moved = Mixture(3, seed=2), Mixture(3, seed=2, moved=True)
+    np.testing.assert_array_equal(still.roots, moved.roots)
+    assert not np.allclose(still.centroids, moved.centroids)
+
+
+def test_documents_have_their_length_and_their_topic():
+    counts, labels = topics(n=300, d=5, k=3, length=40, seed=1)
+    np.testing.assert_array_equal(counts.sum(axis=1), 40)
+    means = np.array([counts[labels == c].mean(axis=0) for c in range(3)])
+    nearest = np.linalg.norm(counts[:, None] - means, axis=-1).argmin(axis=1)
+    assert (nearest == labels).mean() > 0.8

@@ -1,4 +1,4 @@
-"""Synthetic events: Gaussian clusters at a chosen separation, as many as one likes."""
+"""Synthetic events: Gaussian clusters at a chosen separation, documents of a few topics."""
 
 from __future__ import annotations
 
@@ -52,3 +52,15 @@ class Mixture:
         """n events in batches of at most `size`."""
         for start in range(0, n, size):
             yield self.sample(min(size, n - start))[0]
+
+
+def topics(n: int, d: int, k: int, length: int, seed: int) -> tuple[Floats, Ints]:
+    """Documents of `length` words from k multinomials, each drawn from a Dirichlet(1), and their topics."""
+    rng = np.random.default_rng(seed)
+    probability = rng.dirichlet(np.ones(d), size=k)
+    labels = rng.integers(k, size=n)
+    points = np.empty((n, d))
+    for c in range(k):
+        members = labels == c
+        points[members] = rng.multinomial(length, probability[c], size=int(members.sum()))
+    return points, labels

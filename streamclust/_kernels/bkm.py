@@ -25,22 +25,39 @@ def _block_distances(
             y[j, b] = columns[j, start + b] - m
     for b in range(size):
         out[b] = 0.0
-    for i in range(d):
+    # Two coordinates and four terms at once: each y read serves two sums, each sum is written once in four.
+    u, v = z[0], z[1]
+    for i in range(0, d - 1, 2):
+        w0, w1 = W[i, 0], W[i + 1, 0]
         for b in range(size):
-            z[b] = W[i, 0] * y[0, b]
+            u[b] = w0 * y[0, b]
+            v[b] = w1 * y[0, b]
         j = 1
-        while j + 3 <= i:  # four terms at once: z is read and written a quarter as often
-            w0, w1, w2, w3 = W[i, j], W[i, j + 1], W[i, j + 2], W[i, j + 3]
+        while j + 3 <= i:
+            a0, a1, a2, a3 = W[i, j], W[i, j + 1], W[i, j + 2], W[i, j + 3]
+            c0, c1, c2, c3 = W[i + 1, j], W[i + 1, j + 1], W[i + 1, j + 2], W[i + 1, j + 3]
+            y0, y1, y2, y3 = y[j], y[j + 1], y[j + 2], y[j + 3]
             for b in range(size):
-                z[b] += w0 * y[j, b] + w1 * y[j + 1, b] + w2 * y[j + 2, b] + w3 * y[j + 3, b]
+                u[b] += a0 * y0[b] + a1 * y1[b] + a2 * y2[b] + a3 * y3[b]
+                v[b] += c0 * y0[b] + c1 * y1[b] + c2 * y2[b] + c3 * y3[b]
             j += 4
-        while j <= i:
-            w0 = W[i, j]
+        while j <= i + 1:
+            w0, w1 = W[i, j], W[i + 1, j]  # beyond the diagonal W is 0
             for b in range(size):
-                z[b] += w0 * y[j, b]
+                u[b] += w0 * y[j, b]
+                v[b] += w1 * y[j, b]
             j += 1
         for b in range(size):
-            out[b] += z[b] * z[b]
+            out[b] += u[b] * u[b] + v[b] * v[b]
+    if d % 2:
+        for b in range(size):
+            u[b] = 0.0
+        for j in range(d):
+            w0 = W[d - 1, j]
+            for b in range(size):
+                u[b] += w0 * y[j, b]
+        for b in range(size):
+            out[b] += u[b] * u[b]
 
 
 @kernel
@@ -51,7 +68,7 @@ def quadratic_costs(
     d, n = columns.shape
     k = len(mean)
     cost = np.empty((k, n))
-    y, z, distance = np.empty((d, BLOCK)), np.empty(BLOCK), np.empty(BLOCK)
+    y, z, distance = np.empty((d, BLOCK)), np.empty((2, BLOCK)), np.empty(BLOCK)
     for start in range(0, n, BLOCK):
         size = min(BLOCK, n - start)
         for c in range(k):
@@ -62,6 +79,29 @@ def quadratic_costs(
                 else:
                     cost[c, start + b] = 0.0
     return cost
+
+
+@kernel
+def add_products(cost: Floats, left: Floats, right: Floats) -> None:
+    """cost += left @ right, for few rows of `left`: shapes that BLAS is slow at."""
+    k, n = cost.shape
+    width = len(right)
+    for start in range(0, n, BLOCK):
+        stop = min(start + BLOCK, n)
+        for c in range(k):
+            out = cost[c, start:stop]
+            p = 0
+            while p + 3 < width:
+                w0, w1, w2, w3 = left[c, p], left[c, p + 1], left[c, p + 2], left[c, p + 3]
+                r0, r1 = right[p, start:stop], right[p + 1, start:stop]
+                r2, r3 = right[p + 2, start:stop], right[p + 3, start:stop]
+                for b in range(stop - start):
+                    out[b] += w0 * r0[b] + w1 * r1[b] + w2 * r2[b] + w3 * r3[b]
+                p += 4
+            while p < width:
+                for b in range(stop - start):
+                    out[b] += left[c, p] * right[p, start + b]
+                p += 1
 
 
 @kernel
@@ -82,7 +122,7 @@ def choose_sides(
     """
     d = len(columns)
     moved = np.zeros(len(active), dtype=np.int64)
-    y, z = np.empty((d, BLOCK)), np.empty(BLOCK)
+    y, z = np.empty((d, BLOCK)), np.empty((2, BLOCK))
     first, second = np.empty(BLOCK), np.empty(BLOCK)
     for c in range(len(active)):
         if not active[c]:

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, Protocol, Self, TypeVar
 import numpy as np
 
 from streamclust._kernels.types import Bools, Floats
+from streamclust.families.cost_form import CostForm
 from streamclust.moments import Moments, Scatter
 
 Rule = Literal["bkm", "agglomerative", "nearest"]
@@ -93,6 +94,10 @@ class Family(Protocol[Posterior, Parameters]):
         """-E[log p(x|θ)] under the posterior, summed over each row's points, without constants that all
         clusters share and without the mixing term.
         """
+        ...
+
+    def cost_form(self, posterior: Posterior, mixing: float | Floats = 0.0) -> CostForm:
+        """A point's labelling cost less `mixing`, in the form that loops over points understand."""
         ...
 
     def cost_bounds(self, posterior: Posterior, lo: Floats, hi: Floats) -> tuple[Floats, Floats]:

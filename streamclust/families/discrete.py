@@ -15,6 +15,7 @@ from scipy.special import digamma, gammaln, xlogy
 
 from streamclust._kernels.types import Floats
 from streamclust.families.base import Rule, Summary, as_rows, check_finite, complain
+from streamclust.families.cost_form import Linear
 from streamclust.families.gaussian import ROUNDING, row_cost
 from streamclust.families.priors import read
 from streamclust.moments import Moments, Scatter
@@ -146,6 +147,10 @@ class Multinomial:
         """(40) without its mixing term, summed over each row's points."""
         return linear_cost(posterior.slope, posterior.intercept, rows)
 
+    def cost_form(self, posterior: Dirichlet, mixing: float | Floats = 0.0) -> Linear:
+        """The labelling cost less its mixing term: slope · x + offset."""
+        return Linear(posterior.slope, posterior.intercept - mixing)
+
     def cost_bounds(self, posterior: Dirichlet, lo: Floats, hi: Floats) -> tuple[Floats, Floats]:
         """Exact bounds of a point's cost over boxes."""
         return linear_bounds(posterior.slope, posterior.intercept, lo, hi)
@@ -256,6 +261,10 @@ class BernoulliProduct:
         """(46) without its mixing term, summed over each row's points."""
         return linear_cost(posterior.slope, posterior.intercept, rows)
 
+    def cost_form(self, posterior: Betas, mixing: float | Floats = 0.0) -> Linear:
+        """The labelling cost less its mixing term: slope · x + offset."""
+        return Linear(posterior.slope, posterior.intercept - mixing)
+
     def cost_bounds(self, posterior: Betas, lo: Floats, hi: Floats) -> tuple[Floats, Floats]:
         """Exact bounds of a point's cost over boxes."""
         return linear_bounds(posterior.slope, posterior.intercept, lo, hi)
@@ -359,6 +368,10 @@ class Poisson:
     def labelling_cost(self, posterior: Gammas, rows: Floats | Moments) -> Floats:
         """Σ_d [a/b - x_d (ψ(a) - log b)], summed over each row's points."""
         return linear_cost(posterior.slope, posterior.intercept, rows)
+
+    def cost_form(self, posterior: Gammas, mixing: float | Floats = 0.0) -> Linear:
+        """The labelling cost less its mixing term: slope · x + offset."""
+        return Linear(posterior.slope, posterior.intercept - mixing)
 
     def cost_bounds(self, posterior: Gammas, lo: Floats, hi: Floats) -> tuple[Floats, Floats]:
         """Exact bounds of a point's cost over boxes."""

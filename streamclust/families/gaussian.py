@@ -15,6 +15,7 @@ from scipy.special import digamma, gammaln
 
 from streamclust._kernels.types import Bools, Floats
 from streamclust.families.base import Rule, Summary, as_rows, check_finite
+from streamclust.families.cost_form import Quadratic
 from streamclust.families.linalg import cholesky, log_determinant, multigammaln, whitener
 from streamclust.families.priors import RESOLUTION, SMOOTHING, Scales, gaussian_prior, read
 from streamclust.moments import Moments, Scatter
@@ -149,6 +150,24 @@ class Gaussian:
         """Posterior (18) of each row; a row of weight 0 gives the prior."""
         return normal_wishart(*self._update(moments))
 
+    def evidence_change(self, posterior: NormalWishart, quadratic: Floats, weight: float) -> Floats:
+        """log_marginal with a point more, less log_marginal without; `weight` < 0 takes the point away.
+
+        `quadratic` is (x-m)ᵀB⁻¹(x-m), clusters x points: a point changes B by rank one, so |B| by a factor.
+        A point that the cluster does not hold cannot be taken away: that gives NaN or +∞.
+        """
+        d = posterior.mean.shape[1]
+        xi, eta = posterior.xi + weight, posterior.eta + weight
+        same = (
+            -weight * d / 2 * np.log(np.pi)
+            + d / 2 * np.log(posterior.xi / xi)
+            - weight / 2 * posterior.log_det
+            + multigammaln(eta / 2, d)
+            - multigammaln(posterior.eta / 2, d)
+        )
+        factor = np.log1p((weight * posterior.xi / xi)[:, None] * quadratic)
+        return cast(Floats, same[:, None] - eta[:, None] / 2 * factor)
+
     def parameters(self, posterior: NormalWishart) -> GaussianParameters:
         """m, and the inverse of the mean precision E[Ω] = η B⁻¹ [BKM eq. 49]."""
         return GaussianParameters(posterior.mean, posterior.B / posterior.eta[:, None, None])
@@ -163,6 +182,11 @@ class Gaussian:
         rows = as_rows(rows, self.scatter)
         distance = mahalanobis(posterior.whitener, posterior.mean, rows)
         return row_cost(rows.weight, posterior.constant, posterior.eta / 2 * distance)
+
+    def cost_form(self, posterior: NormalWishart, mixing: float | Floats = 0.0) -> Quadratic:
+        """(20) less its mixing term, as a quadratic: the root is √(η/2) W."""
+        root = np.sqrt(posterior.eta / 2)[:, None, None] * posterior.whitener
+        return Quadratic(posterior.mean, root, posterior.constant - mixing)
 
     def cost_bounds(self, posterior: NormalWishart, lo: Floats, hi: Floats) -> tuple[Floats, Floats]:
         """Bounds of a point's cost over boxes, from intervals in each cluster's rotated coordinates.

@@ -15,6 +15,7 @@ from scipy.special import digamma, gammaln
 
 from streamclust._kernels.types import Floats
 from streamclust.families.base import Rule, Summary, as_rows, check_finite
+from streamclust.families.cost_form import Quadratic, diagonal_roots
 from streamclust.families.gaussian import GaussianParameters, per_point, row_cost, shrunk_mean, widen
 from streamclust.families.priors import SMOOTHING, gaussian_prior
 from streamclust.moments import Moments, Scatter
@@ -157,6 +158,11 @@ class DiagonalGaussian:
             rows.weight, posterior.constant, squared_distance(precision / 2, posterior.mean, rows)
         )
 
+    def cost_form(self, posterior: NormalGammas, mixing: float | Floats = 0.0) -> Quadratic:
+        """The labelling cost less its mixing term, as a quadratic with diagonal roots."""
+        scale = posterior.eta[:, None] / posterior.B / 2
+        return Quadratic(posterior.mean, diagonal_roots(scale), posterior.constant - mixing)
+
     def cost_bounds(self, posterior: NormalGammas, lo: Floats, hi: Floats) -> tuple[Floats, Floats]:
         """Exact bounds of a point's cost over boxes."""
         scale = posterior.eta[:, None] / posterior.B / 2
@@ -274,6 +280,11 @@ class SphericalGaussian:
         rows = as_rows(rows, self.scatter)
         distance = squared_distance(self._scale(posterior), posterior.mean, rows)
         return row_cost(rows.weight, posterior.constant, distance)
+
+    def cost_form(self, posterior: NormalGamma, mixing: float | Floats = 0.0) -> Quadratic:
+        """The labelling cost less its mixing term, as a quadratic with roots √(a/b) I."""
+        roots = diagonal_roots(self._scale(posterior))
+        return Quadratic(posterior.mean, roots, posterior.constant - mixing)
 
     def cost_bounds(self, posterior: NormalGamma, lo: Floats, hi: Floats) -> tuple[Floats, Floats]:
         """Exact bounds of a point's cost over boxes."""

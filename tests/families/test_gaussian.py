@@ -275,3 +275,18 @@ def test_check_names_the_value_its_place_and_the_cure():
         with pytest.raises(ValueError, match=r"finite, got nan in row 1, column 0; drop"):
             family.check(np.array([[0.0, 1.0], [np.nan, 2.0]]))
         assert_allclose(family.log_base(np.ones((2, 3))), 0.0)
+
+
+@pytest.mark.parametrize("weight", [1.0, 0.37, -1.0])
+def test_evidence_change_is_the_difference_of_two_evidences(weight):
+    rng = np.random.default_rng(5)
+    points = rng.normal(size=(30, 3)) @ rng.normal(size=(3, 3)) + 4.0
+    family = Gaussian.informed(points)
+    cluster = Moments.of_points(points[:20])
+    posterior = family.posterior(cluster)
+    x = points[7]  # one of the cluster's own, so that it can be taken away as well
+    quadratic = np.array([[((posterior.whitener[0] @ (x - posterior.mean[0])) ** 2).sum()]])
+    point = Moments.of_points(x[None], [abs(weight)])
+    changed = cluster + point if weight > 0 else cluster - point
+    expected = family.log_marginal(changed) - family.log_marginal(cluster)
+    np.testing.assert_allclose(family.evidence_change(posterior, quadratic, weight)[0], expected, rtol=1e-9)

@@ -1,0 +1,76 @@
+"""Rows relabelled as if each were new to its cluster.
+
+An ME iteration prices a row under posteriors that already count it where it is. With few rows per dimension that
+locks every row in: its own share of B keeps its distance short. Pricing it without itself, by the exact change of
+F, lets it go. All rows move at once, so F may rise on the way; the best labelling met is kept.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamclust._kernels.types import Ints
+from streamclust.refit.labelling import Labelling
+
+ROWS_PER_DIMENSION = 50
+"""Clusters of more rows than this, times D, do not lock them in."""
+ITERATIONS = 40
+PATIENCE = 6
+"""Iterations without a new least F after which it is given up."""
+
+
+def locked(state: Labelling) -> bool:
+    """Whether rows are points of equal weight, few enough per cluster and dimension to lock themselves in."""
+    rows, problem = state.problem.rows, state.problem
+    return (
+        problem.quadratic
+        and problem.family.name == "gaussian"
+        and problem.mixture.name != "uninformative"
+        and rows.kind == "none"
+        and bool(np.ptp(rows.weight) == 0)
+        and len(rows) < ROWS_PER_DIMENSION * rows.n_features * state.n_clusters
+    )
+
+
+def unlock(state: Labelling) -> Labelling:
+    """The labelling of least F met while all rows go where they would, were they not counted where they are."""
+    best, waited = state.copy(), 0
+    for _ in range(ITERATIONS):
+        if state.n_clusters < 2 or waited == PATIENCE:
+            break
+        labels = collapsed_labels(state)
+        moved = labels != state.labels
+        if not moved.any():
+            break
+        touched = np.zeros(state.n_clusters, dtype=bool)
+        touched[labels[moved]] = touched[state.labels[moved]] = True
+        state.relabel(labels, touched)
+        waited += 1
+        if state.free_energy < best.free_energy:
+            best, waited = state.copy(), 0
+    return best
+
+
+def collapsed_labels(state: Labelling) -> Ints:
+    """The cluster that each row would join if it came anew [by the exact change of the evidence, row by row]."""
+    problem, n = state.problem, state.clusters.weight
+    family, mixture, weight = problem.family, problem.mixture, float(problem.rows.weight[0])
+    posterior = family.posterior(state.clusters)
+    mixing = mixture.mixing(n)
+    constant, half_eta = posterior.constant - mixing, posterior.eta / 2
+    quadratic = (state.priced() / weight - constant[:, None]) / half_eta[:, None]
+    cost = -family.evidence_change(posterior, quadratic, weight) - weight * mixing[:, None]
+    rows = np.arange(len(state.labels))
+    for c in range(state.n_clusters):  # in its own cluster, a row is priced without itself
+        own = rows[state.labels == c]
+        if n[c] <= 1.5 * weight:
+            cost[c, own] = state.terms[c]  # alone: it answers for all that the cluster costs
+            continue
+        one = type(posterior)(*(part[c : c + 1] for part in posterior))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            left = family.evidence_change(one, quadratic[c : c + 1, own], -weight)[0]
+        cost[c, own] = np.where(np.isfinite(left), left, np.inf) - weight * mixture.mixing(
+            n[c : c + 1] - weight
+        )
+    labels: Ints = cost.argmin(axis=0)
+    return labels

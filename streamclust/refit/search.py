@@ -1,0 +1,261 @@
+"""The search for K: bottom-up starts, local splits and merges [BKM sections 5, 6; the search is our own].
+
+The paper's own loop, from one cluster by splits, often ends at the first split that does not pay
+(`top_down`). Starting from too many clusters and merging finds the true partition's free energy or a lower
+one. Everything here is a generator of `Step`s, and returns the labelling it found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import NamedTuple
+
+import numpy as np
+
+from streamclust._kernels.bkm import seed_centres
+from streamclust._kernels.types import Floats, Ints
+from streamclust.moments import Moments
+from streamclust.refit.collapsed import locked, unlock
+from streamclust.refit.exchange import exchange
+from streamclust.refit.labelling import LONGEST, Labelling, Problem
+from streamclust.refit.splits import SplitScan
+
+STARTS = (20, 40)
+"""K_init of the bottom-up starts: at least twice the K to be found."""
+PATIENCE = 3
+"""Merges tried past the minimum of F."""
+SETTLING = 10
+"""ME iterations after each merge on the way down."""
+TOP_MERGES = 5
+"""Pairs tried, by the closed-form change of F."""
+CHANGED = 0.02
+"""A cluster whose weight changed by less since no split of it paid is not tried again."""
+NEAR = 2.0
+"""Rows are exchanged one by one where a second cluster charges at most so many nats more per event."""
+PIECES = 3
+"""A shake breaks each cluster into so many."""
+ROUNDS = 20
+"""Rounds of splits and merges, at most: each must lower F, so this is only to be sure."""
+
+
+class Step(NamedTuple):
+    """Where a refit stands: on which rows, after which move, with how many clusters, at what free energy.
+
+    Free energies compare within a stage only: leaves, samples and all points have different weights.
+    """
+
+    stage: str
+    move: str
+    n_clusters: int
+    free_energy: float
+
+
+Steps = Generator[Step, None, Labelling]
+
+
+def step(stage: str, move: str, state: Labelling) -> Step:
+    """The step that leads to this labelling."""
+    return Step(stage, move, state.n_clusters, state.free_energy)
+
+
+def iterate(state: Labelling, stage: str, limit: int = LONGEST) -> Steps:
+    """ME iterations until nothing changes, each of them a step."""
+    for _ in range(limit):
+        if not state.step():
+            break
+        yield step(stage, "iterate", state)
+    return state
+
+
+# ---------------------------------------------------------------- starts
+
+
+def coordinates(problem: Problem) -> Floats:
+    """Rows where Euclidean distance means something to the family: what k-means++ measures in."""
+    x, name = problem.rows.mean, problem.family.name
+    if name == "multinomial":  # Hellinger distance between proportions
+        total = x.sum(axis=1, keepdims=True)
+        return np.sqrt(x / np.where(total > 0, total, 1.0))
+    if name == "poisson":  # of variance ¼, whatever the rate
+        return np.sqrt(x)
+    if name in ("spherical", "bernoulli"):
+        return np.ascontiguousarray(x - x[:1])
+    total = Moments(problem.rows.weight, x, np.zeros((len(x), 0)), "none").to_groups(None, kind="diagonal")
+    deviation = np.sqrt(total.covariance)
+    return np.ascontiguousarray((x - total.mean) / np.where(deviation > 0, deviation, 1.0))
+
+
+def seeded(problem: Problem, n_clusters: int, rng: np.random.Generator) -> Labelling:
+    """Every row with the nearest of K_init centres drawn by k-means++."""
+    return Labelling(problem, nearest_seed(problem, n_clusters, rng))
+
+
+def nearest_seed(problem: Problem, n_clusters: int, rng: np.random.Generator) -> Ints:
+    """The nearest of so many k-means++ centres, for each row; fewer where fewer rows are distinct."""
+    x = coordinates(problem)
+    trials = 2 + int(np.log(n_clusters))
+    centres = x[seed_centres(x, problem.rows.weight, rng.random((n_clusters, trials)), trials)]
+    distance = (centres**2).sum(axis=1) - 2 * (x @ centres.T)
+    return distance.argmin(axis=1) if len(centres) else np.zeros(len(x), dtype=np.int64)
+
+
+def bottom_up(
+    problem: Problem, n_clusters: int, rng: np.random.Generator, stage: str, settling: int = SETTLING
+) -> Steps:
+    """From K_init clusters down to the K of least F."""
+    state = seeded(problem, n_clusters, rng)
+    yield step(stage, "seed", state)
+    if locked(state):
+        state = unlock(state)
+        yield step(stage, "unlock", state)
+    yield from iterate(state, stage)
+    return (yield from merge_down(state, stage, settling))
+
+
+def merge_down(state: Labelling, stage: str, settling: int = SETTLING) -> Steps:
+    """The best merge by closed form, a few ME iterations, and again; on past the minimum of F."""
+    best, lowest, worse = state.copy(), state.free_energy, 0
+    while state.n_clusters > 1 and worse < PATIENCE:
+        change = state.merge_changes()
+        a, b = np.unravel_index(change.argmin(), change.shape) if change.min() < np.inf else (0, 1)
+        state.merge(int(a), int(b))
+        state.converge(settling)
+        # Under a flat prior F may be +∞ at every K but the last, or at all: then one cluster is the answer.
+        if state.free_energy < lowest or not np.isfinite(lowest):
+            best, lowest, worse = state.copy(), state.free_energy, 0
+            yield step(stage, "merge", best)
+        else:
+            worse += 1
+    return (yield from iterate(best, stage))
+
+
+# ---------------------------------------------------------------- merges
+
+
+def best_merges(state: Labelling, stage: str, tried: int = TOP_MERGES) -> Steps:
+    """Merges that lower F: the top pairs by closed form, each judged by where the ME iterations take it."""
+    while state.n_clusters > 1:
+        change = state.merge_changes()
+        for flat in np.argsort(change, axis=None, kind="stable")[:tried]:
+            a, b = np.unravel_index(flat, change.shape)
+            if not change[a, b] < np.inf:
+                continue
+            trial = state.copy()
+            trial.merge(int(a), int(b))
+            if merge_pays(trial, float(change[a, b])):
+                state = trial
+                yield step(stage, "merge", state)
+                yield from iterate(state, stage)
+                break
+        else:
+            return state
+    return state
+
+
+def merge_pays(trial: Labelling, change: float) -> bool:
+    """Whether ME iterations on the merged labelling bring `change`, the merge's own, below zero.
+
+    The merge counts at its own scale, what the iterations gain after it at the common one. They gain less
+    and less: one that cannot get there at its present pace is given up.
+    """
+    margin = -rounding(trial)
+    for left in range(SETTLING, 0, -1):
+        if change < margin:
+            return True
+        before = trial.free_energy
+        if not trial.step():
+            return False
+        gained = trial.free_energy - before
+        change += gained
+        if change + left * gained > margin:
+            return False
+    return change < margin
+
+
+def rounding(state: Labelling) -> float:
+    """Changes of F below this are noise: a split and its merge must not follow each other for ever."""
+    scale = abs(state.free_energy)
+    return 1e-9 * max(1.0, scale if np.isfinite(scale) else 1.0)
+
+
+# ---------------------------------------------------------------- splits
+
+
+def best_splits(state: Labelling, rng: np.random.Generator, stage: str, principal: int, random: int) -> Steps:
+    """Splits that lower F: each cluster's rows converged between two halves first, then all rows globally.
+
+    Clusters are split at once where it pays: their terms of F do not touch each other.
+    """
+    weight = state.clusters.weight
+    untried = np.abs(weight - state.split_at) > CHANGED * weight
+    if not untried.any():
+        return state
+    scan = SplitScan(state, untried)
+    best = scan.best(rng, principal, random)
+    state.split_at = np.where(untried, weight, state.split_at)
+    pays = best.change < -rounding(state)
+    if pays.any():
+        leaves = scan.order[best.side == 1]
+        owner = state.labels[leaves]
+        state.split({int(c): leaves[owner == c] for c in np.flatnonzero(pays)})
+        yield step(stage, "split", state)
+        yield from iterate(state, stage)
+    return state
+
+
+# ---------------------------------------------------------------- all together
+
+
+def refine(
+    state: Labelling, rng: np.random.Generator, stage: str, principal: int = 3, random: int = 2
+) -> Steps:
+    """Local splits and merges, by turns, until neither lowers F."""
+    for _ in range(ROUNDS):
+        before = state.free_energy, state.n_clusters
+        state = yield from best_splits(state, rng, stage, principal, random)
+        state = yield from best_merges(state, stage)
+        if (state.free_energy, state.n_clusters) == before:
+            break
+    return state
+
+
+def shake(state: Labelling, rng: np.random.Generator, stage: str) -> Steps:
+    """Break every cluster into a few, whether or not it pays, and merge down again; for as long as F falls.
+
+    A boundary in the wrong place takes a split and a merge at once to move: either alone would raise F.
+    """
+    for _ in range(ROUNDS):
+        trial = broken(state, PIECES, rng)
+        yield step(stage, "shake", trial)
+        if locked(trial):
+            trial = unlock(trial)
+            yield step(stage, "unlock", trial)
+        yield from iterate(trial, stage)
+        trial = yield from merge_down(trial, stage)
+        trial = yield from refine(trial, rng, stage)
+        if not trial.free_energy < state.free_energy - rounding(state):
+            break
+        state = trial
+    return state
+
+
+def broken(state: Labelling, pieces: int, rng: np.random.Generator) -> Labelling:
+    """Each cluster's rows with the nearest of a few centres drawn among them by k-means++."""
+    labels = np.empty_like(state.labels)
+    count = 0
+    for c in range(state.n_clusters):
+        mine = np.flatnonzero(state.labels == c)
+        local = nearest_seed(state.problem.subset(mine), pieces, rng)
+        labels[mine] = count + local
+        count += int(local.max(initial=0)) + 1
+    return Labelling(state.problem, labels, count)
+
+
+def polish(state: Labelling, stage: str) -> Steps:
+    """Single rows exchanged, and ME iterations, by turns."""
+    for _ in range(ROUNDS):
+        if not exchange(state, NEAR):
+            break
+        yield step(stage, "exchange", state)
+        yield from iterate(state, stage)
+    return state
