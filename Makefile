@@ -20,7 +20,7 @@ $(FRESH): $(READY) $(wildcard streamclust/_kernels/*.py)
 	@rm -f streamclust/_kernels/__pycache__/*.nb[ic]
 	@touch $@
 
-demo: $(FRESH)  ## a million events into a tree, with a picture of its leaves
+demo: $(FRESH)  ## a million events into a tree, the clusters in it, and a picture of both
 	$(BIN)/python examples/tree_of_a_million.py
 
 test: $(FRESH)  ## every test, doctests included

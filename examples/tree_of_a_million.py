@@ -1,4 +1,4 @@
-"""A million events into a summary tree of 512 leaves: how fast, how exact, and what the leaves look like.
+"""A million events into a summary tree, and the clusters in it: how fast, how exact, and what it looks like.
 
 Run it: python examples/tree_of_a_million.py [--events N] [--output DIR]
 """
@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from streamclust.moments import Moments
-from streamclust.plots import plot_tree
+from streamclust.plots import plot_clusters, plot_tree
+from streamclust.refit import refit
 from streamclust.tree import SummaryTree
 from streamclust_connectors.synthetic import Mixture
 
@@ -36,7 +37,9 @@ def main() -> None:
     mixture = Mixture(n_features=2, n_clusters=12, tau=3.0, seed=4)
     tree = SummaryTree(n_features=2, max_leaves=arguments.leaves)
     with console.status("compiling, which takes half a minute the first time"):
-        SummaryTree(n_features=2).insert(mixture.sample(BATCH)[0])
+        warm = SummaryTree(n_features=2)
+        warm.insert(mixture.sample(20 * BATCH)[0])
+        refit("gaussian", warm)
 
     seconds = 0.0
     every = Moments.empty(1, 2)
@@ -52,6 +55,9 @@ def main() -> None:
             shown.append(batch[: max(1, 20_000 * len(batch) // arguments.events)])
             progress.update(task, advance=len(batch))
 
+    start = perf_counter()
+    found = refit("gaussian", tree)
+    refitting = perf_counter() - start
     error = np.abs(tree.total.scatter - every.scatter).max() / np.abs(every.scatter).max()
     points, _ = tree.sample()
     console.print(f"{tree!r}")
@@ -61,9 +67,13 @@ def main() -> None:
     )
     console.print(f"sample   {len(points):,} real events kept, {tree.n_leaves} leaves")
 
+    console.print(
+        f"clusters {found.n_clusters} found in {refitting:.2f} s from the leaves; {len(mixture.centroids)} were planted"
+    )
+
     arguments.output.mkdir(parents=True, exist_ok=True)
     picture = arguments.output / "tree.png"
-    plot_tree(tree, np.concatenate(shown))
+    plot_clusters(found.clusters, ax=plot_tree(tree, np.concatenate(shown)))
     pyplot.savefig(picture, dpi=150)
     console.print(f"picture  {picture}")
 

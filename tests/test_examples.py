@@ -19,4 +19,5 @@ def test_tree_of_a_million(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "million events a second" in done.stdout
+    assert "12 found" in done.stdout
     assert (tmp_path / "tree.png").read_bytes().startswith(b"\x89PNG")

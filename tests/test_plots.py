@@ -2,7 +2,8 @@ import matplotlib
 import numpy as np
 import pytest
 
-from streamclust.plots import plot_tree
+from streamclust.moments import Moments
+from streamclust.plots import plot_clusters, plot_tree
 from streamclust.tree import SummaryTree
 from tests.streams import clustered
 
@@ -26,5 +27,14 @@ def test_every_leaf_is_an_ellipse_of_two_deviations(scatter):
 def test_what_cannot_be_drawn_is_said():
     with pytest.raises(ValueError, match="learnt no events"):
         plot_tree(SummaryTree(2))
+    tree = SummaryTree(2, scatter="none")
+    tree.insert(np.ones((3, 2)))
     with pytest.raises(ValueError, match="full or diagonal scatter"):
-        plot_tree(SummaryTree(2, scatter="none"))
+        plot_tree(tree)
+
+
+def test_clusters_are_drawn_at_their_means():
+    rows, labels = clustered(300, 2, k=3)
+    clusters = Moments.rows_of_points(rows).to_groups(labels, kind="full")
+    ax = plot_clusters(clusters)
+    np.testing.assert_allclose(ax.collections[0].get_offsets(), clusters.mean)
