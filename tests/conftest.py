@@ -10,7 +10,11 @@ INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT") == "1"
 if INTERPRETED:  # compiled kernels overflow to infinity without a word; interpreted ones should too
     np.seterr(over="ignore", divide="ignore", invalid="ignore")
 
-quiet = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+quiet = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
+    "derandomize": bool(os.environ.get("CI")),  # CI tries the same examples every time; people try new ones
+}
 settings.register_profile("default", max_examples=60, **quiet)
 settings.register_profile("small", max_examples=6, **quiet)
 settings.register_profile("thorough", max_examples=1000, **quiet)

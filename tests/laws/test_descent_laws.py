@@ -180,7 +180,9 @@ def test_bounded_trees_give_away_every_event_once(data):
     )
     leaves = tree.cut(level=64)
     owner, costs = whole.owner_of(leaves), form.cost(tree.moments(leaves))
-    decided = (owner >= 0) & (tree.moments(leaves).weight > 0)
+    # Moments that a split has shared out may not fit the leaf's box: only whole leaves are sure to.
+    exact = np.isinf(tree._tree.cutoff[~tree._tree.child[leaves]])
+    decided = exact & (owner >= 0) & (tree.moments(leaves).weight > 0)
     size = np.abs(np.where(np.isfinite(costs), costs, 0.0)).sum(axis=1)
     chosen = costs[np.arange(len(leaves)), owner]
     assert np.all(chosen[decided] <= costs[decided].min(axis=1) + 1e-9 * size[decided])
