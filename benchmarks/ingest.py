@@ -157,9 +157,10 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="rates only, on fewer events")
     quick = parser.parse_args().quick
+    if not quick:
+        print_growth()  # first, while nothing else has used memory
     print_rates(n_events=200_000 if quick else 500_000, rounds=3 if quick else 7)
     if not quick:
-        print_growth()
         print_exactness()
         print_cold_start()
 
