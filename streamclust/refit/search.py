@@ -105,11 +105,16 @@ def bottom_up(
     """From K_init clusters down to the K of least F."""
     state = seeded(problem, n_clusters, rng)
     yield step(stage, "seed", state)
+    state = yield from settled(state, stage)
+    return (yield from merge_down(state, stage, settling))
+
+
+def settled(state: Labelling, stage: str) -> Steps:
+    """A labelling made by hand brought to rest: rows that lock themselves in are freed first."""
     if locked(state):
         state = unlock(state)
         yield step(stage, "unlock", state)
-    yield from iterate(state, stage)
-    return (yield from merge_down(state, stage, settling))
+    return (yield from iterate(state, stage))
 
 
 def merge_down(state: Labelling, stage: str, settling: int = SETTLING) -> Steps:
@@ -227,10 +232,7 @@ def shake(state: Labelling, rng: np.random.Generator, stage: str) -> Steps:
     for _ in range(ROUNDS):
         trial = broken(state, PIECES, rng)
         yield step(stage, "shake", trial)
-        if locked(trial):
-            trial = unlock(trial)
-            yield step(stage, "unlock", trial)
-        yield from iterate(trial, stage)
+        trial = yield from settled(trial, stage)
         trial = yield from merge_down(trial, stage)
         trial = yield from refine(trial, rng, stage)
         if not trial.free_energy < state.free_energy - rounding(state):
