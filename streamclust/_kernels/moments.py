@@ -41,16 +41,6 @@ def add_outer(scatter: Floats, deviation: Floats, factor: float) -> None:
 
 
 @kernel
-def trace(scatter: Floats, d: int) -> float:
-    """Trace of one flattened scatter (0 where none is kept)."""
-    total = 0.0
-    step = d + 1 if scatter.size == d * d else 1
-    for i in range(0, scatter.size, step):
-        total += scatter[i]
-    return total
-
-
-@kernel
 def merge_into(
     weight: Floats,
     mean: Floats,
