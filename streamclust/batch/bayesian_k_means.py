@@ -1,4 +1,4 @@
-"""scikit-learn estimators: thin shells over the refits."""
+"""BayesianKMeans: clusters and their number, scikit-learn style."""
 
 from __future__ import annotations
 
