@@ -22,7 +22,8 @@ from sklearn.metrics import adjusted_rand_score
 
 from streamclust.batch import BayesianKMeans
 from streamclust.moments import Moments
-from streamclust.refit.labelling import Labelling, Problem
+from streamclust.refit.labelling import Labelling
+from streamclust.refit.problem import Problem
 from streamclust_connectors.synthetic import Mixture
 
 PAPER = {  # (tau, N, D): the paper's K by BKM and by VBMG

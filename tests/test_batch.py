@@ -7,6 +7,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from streamclust.batch import BayesianKMeans
 from streamclust.families import Gaussian
+from streamclust.refit import bkm_steps
 from tests.streams import clustered
 
 pytestmark = pytest.mark.compiled
@@ -71,6 +72,24 @@ def test_partial_fit_grows_a_summary(blobs):
     assert model.n_clusters_ == 4
     assert model.tree_.n_events == 600
     assert not hasattr(model.fit(x), "tree_")
+
+
+def test_partial_fit_goes_on_from_its_clusters_and_is_challenged(blobs, monkeypatch):
+    x, _ = blobs
+    starts = []
+
+    def watched(family, tree, start, *rest):
+        starts.append(start)
+        return bkm_steps(family, tree, start, *rest)
+
+    monkeypatch.setattr("streamclust.batch.bayesian_k_means.bkm_steps", watched)
+    model = BayesianKMeans()
+    found = [model.partial_fit(x[begin : begin + 120]).partition_ for begin in range(0, 600, 120)]
+    assert starts == [None, found[0], None, found[1], found[2], None, found[3]]
+    starts.clear()
+    topdown = BayesianKMeans(search="top-down", max_leaves=64)
+    topdown.partial_fit(x[:300]).partial_fit(x[300:])
+    assert starts == [None, None]
 
 
 def test_sample_weight_counts(blobs):

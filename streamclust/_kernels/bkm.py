@@ -5,6 +5,7 @@ without any sum changing its order.
 """
 
 import numpy as np
+from numba import njit
 
 from streamclust._kernels.compile import kernel
 from streamclust._kernels.types import Bools, Floats, Ints
@@ -13,51 +14,53 @@ BLOCK = 128
 """Points worked on at once: a block of them with its scratch stays in the first cache."""
 
 
-@kernel
-def _block_distances(
+fused = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+"""A product and the sum it goes into are one operation, rounded once: half the work of a distance."""
+
+
+@fused
+def block_distances(
     columns: Floats, start: int, size: int, mean: Floats, W: Floats, y: Floats, z: Floats, out: Floats
 ) -> None:
-    """out[b] = ‖W (x - mean)‖² for the points start..start+size, W lower triangular."""
+    """out[b] = ‖W (x - mean)‖² for the points start..start+size, W lower triangular; y, z are scratch."""
     d = len(mean)
     for j in range(d):
-        m = mean[j]
+        x, here, m = columns[j, start : start + size], y[j], mean[j]
         for b in range(size):
-            y[j, b] = columns[j, start + b] - m
+            here[b] = x[b] - m
     for b in range(size):
         out[b] = 0.0
-    # Two coordinates and four terms at once: each y read serves two sums, each sum is written once in four.
-    u, v = z[0], z[1]
-    for i in range(0, d - 1, 2):
-        w0, w1 = W[i, 0], W[i + 1, 0]
+    # Four coordinates and four terms at once: each y read serves four sums, each sum is written once in four.
+    z0, z1, z2, z3 = z[0], z[1], z[2], z[3]
+    i = 0
+    while i + 3 < d:
         for b in range(size):
-            u[b] = w0 * y[0, b]
-            v[b] = w1 * y[0, b]
-        j = 1
-        while j + 3 <= i:
+            z0[b], z1[b], z2[b], z3[b] = 0.0, 0.0, 0.0, 0.0
+        for j in range(0, i + 4, 4):  # beyond the diagonal W is 0
             a0, a1, a2, a3 = W[i, j], W[i, j + 1], W[i, j + 2], W[i, j + 3]
-            c0, c1, c2, c3 = W[i + 1, j], W[i + 1, j + 1], W[i + 1, j + 2], W[i + 1, j + 3]
+            b0, b1, b2, b3 = W[i + 1, j], W[i + 1, j + 1], W[i + 1, j + 2], W[i + 1, j + 3]
+            c0, c1, c2, c3 = W[i + 2, j], W[i + 2, j + 1], W[i + 2, j + 2], W[i + 2, j + 3]
+            d0, d1, d2, d3 = W[i + 3, j], W[i + 3, j + 1], W[i + 3, j + 2], W[i + 3, j + 3]
             y0, y1, y2, y3 = y[j], y[j + 1], y[j + 2], y[j + 3]
             for b in range(size):
-                u[b] += a0 * y0[b] + a1 * y1[b] + a2 * y2[b] + a3 * y3[b]
-                v[b] += c0 * y0[b] + c1 * y1[b] + c2 * y2[b] + c3 * y3[b]
-            j += 4
-        while j <= i + 1:
-            w0, w1 = W[i, j], W[i + 1, j]  # beyond the diagonal W is 0
+                p, q, r, s = y0[b], y1[b], y2[b], y3[b]
+                z0[b] += a0 * p + a1 * q + a2 * r + a3 * s
+                z1[b] += b0 * p + b1 * q + b2 * r + b3 * s
+                z2[b] += c0 * p + c1 * q + c2 * r + c3 * s
+                z3[b] += d0 * p + d1 * q + d2 * r + d3 * s
+        for b in range(size):
+            out[b] += z0[b] * z0[b] + z1[b] * z1[b] + z2[b] * z2[b] + z3[b] * z3[b]
+        i += 4
+    while i < d:
+        for b in range(size):
+            z0[b] = 0.0
+        for j in range(i + 1):
+            w, here = W[i, j], y[j]
             for b in range(size):
-                u[b] += w0 * y[j, b]
-                v[b] += w1 * y[j, b]
-            j += 1
+                z0[b] += w * here[b]
         for b in range(size):
-            out[b] += u[b] * u[b] + v[b] * v[b]
-    if d % 2:
-        for b in range(size):
-            u[b] = 0.0
-        for j in range(d):
-            w0 = W[d - 1, j]
-            for b in range(size):
-                u[b] += w0 * y[j, b]
-        for b in range(size):
-            out[b] += u[b] * u[b]
+            out[b] += z0[b] * z0[b]
+        i += 1
 
 
 @kernel
@@ -68,79 +71,17 @@ def quadratic_costs(
     d, n = columns.shape
     k = len(mean)
     cost = np.empty((k, n))
-    y, z, distance = np.empty((d, BLOCK)), np.empty((2, BLOCK)), np.empty(BLOCK)
+    y, z, distance = np.empty((d, BLOCK)), np.empty((4, BLOCK)), np.empty(BLOCK)
     for start in range(0, n, BLOCK):
         size = min(BLOCK, n - start)
         for c in range(k):
-            _block_distances(columns, start, size, mean[c], W[c], y, z, distance)
+            block_distances(columns, start, size, mean[c], W[c], y, z, distance)
             for b in range(size):
                 if weight[start + b] > 0.0:  # an infinite constant does not touch rows of weight 0
                     cost[c, start + b] = weight[start + b] * (constant[c] + scale[c] * distance[b])
                 else:
                     cost[c, start + b] = 0.0
     return cost
-
-
-@kernel
-def add_products(cost: Floats, left: Floats, right: Floats) -> None:
-    """cost += left @ right, for few rows of `left`: shapes that BLAS is slow at."""
-    k, n = cost.shape
-    width = len(right)
-    for start in range(0, n, BLOCK):
-        stop = min(start + BLOCK, n)
-        for c in range(k):
-            out = cost[c, start:stop]
-            p = 0
-            while p + 3 < width:
-                w0, w1, w2, w3 = left[c, p], left[c, p + 1], left[c, p + 2], left[c, p + 3]
-                r0, r1 = right[p, start:stop], right[p + 1, start:stop]
-                r2, r3 = right[p + 2, start:stop], right[p + 3, start:stop]
-                for b in range(stop - start):
-                    out[b] += w0 * r0[b] + w1 * r1[b] + w2 * r2[b] + w3 * r3[b]
-                p += 4
-            while p < width:
-                for b in range(stop - start):
-                    out[b] += left[c, p] * right[p, start + b]
-                p += 1
-
-
-@kernel
-def choose_sides(
-    columns: Floats,
-    edges: Ints,
-    active: Bools,
-    mean: Floats,
-    W: Floats,
-    scale: Floats,
-    constant: Floats,
-    side: Ints,
-) -> Ints:
-    """Both halves of each cluster bid for the cluster's own points, which stand between two edges.
-
-    Halves of cluster c are rows 2c and 2c + 1 of the parameters; `side` (0 or 1) is rewritten. Returns how
-    many points of each cluster changed side.
-    """
-    d = len(columns)
-    moved = np.zeros(len(active), dtype=np.int64)
-    y, z = np.empty((d, BLOCK)), np.empty((2, BLOCK))
-    first, second = np.empty(BLOCK), np.empty(BLOCK)
-    for c in range(len(active)):
-        if not active[c]:
-            continue
-        for start in range(edges[c], edges[c + 1], BLOCK):
-            size = min(BLOCK, edges[c + 1] - start)
-            _block_distances(columns, start, size, mean[2 * c], W[2 * c], y, z, first)
-            _block_distances(columns, start, size, mean[2 * c + 1], W[2 * c + 1], y, z, second)
-            for b in range(size):
-                a0 = constant[2 * c] + scale[2 * c] * first[b]
-                a1 = constant[2 * c + 1] + scale[2 * c + 1] * second[b]
-                if a0 == a1:
-                    continue
-                better = 1 if a1 < a0 else 0
-                if better != side[start + b]:
-                    side[start + b] = better
-                    moved[c] += 1
-    return moved
 
 
 @kernel
@@ -165,6 +106,27 @@ def choose(cost: Floats, labels: Ints) -> tuple[Ints, Bools]:
                 touched[chosen[start + b]] = True
                 touched[labels[start + b]] = True
     return chosen, touched
+
+
+@kernel
+def gain_of_merge(cost: Floats, labels: Ints, merged: Floats, a: int, b: int) -> float:
+    """How much labelling costs fall by the next choice if a and b become one that charges `merged`.
+
+    Other clusters' rows are taken to be at rest: the merged one is all that could attract them.
+    """
+    k, n = cost.shape
+    gain = 0.0
+    for r in range(n):
+        own = labels[r]
+        if own != a and own != b:
+            gain += max(cost[own, r] - merged[r], 0.0)
+            continue
+        least = merged[r]
+        for c in range(k):
+            if c != a and c != b:
+                least = min(least, cost[c, r])
+        gain += merged[r] - least
+    return gain
 
 
 @kernel

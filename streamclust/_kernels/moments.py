@@ -99,6 +99,7 @@ def group_rows(
             for i in range(d):
                 out_mean[g, i] = reference[g, i] + out_mean[g, i] / out_weight[g]
     deviation = np.empty(d)
+    full = width == d * d
     for r in range(n):
         g = labels[r]
         if g >= 0 and weight[r] > 0.0:
@@ -106,5 +107,17 @@ def group_rows(
                 deviation[i] = mean[r, i] - out_mean[g, i]
             for i in range(scatter.shape[1]):
                 out_scatter[g, i] += scatter[r, i]
-            add_outer(out_scatter[g], deviation, weight[r])
+            if full:  # the lower half is enough, for now
+                for i in range(d):
+                    scaled = weight[r] * deviation[i]
+                    row = out_scatter[g, i * d : i * d + i + 1]
+                    for j in range(i + 1):
+                        row[j] += scaled * deviation[j]
+            else:
+                add_outer(out_scatter[g], deviation, weight[r])
+    if full:
+        for g in range(n_groups):
+            for i in range(d):
+                for j in range(i):
+                    out_scatter[g, j * d + i] = out_scatter[g, i * d + j]
     return out_weight, out_mean, out_scatter

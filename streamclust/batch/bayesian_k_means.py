@@ -32,8 +32,8 @@ class BayesianKMeans(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignore
     search
         "auto", or "top-down" for the paper's own procedure.
     assign
-        How more than some 20,000 points find their clusters: through an exact "tree", by "blas", or "auto":
-        whichever pays. The labels are the same.
+        How more than some 20,000 points find their clusters: through an exact "tree", by "blas" (all costs, in
+        blocks), or "auto": whichever pays, which was never the building of a tree. The labels are the same.
     max_leaves
         None clusters all points. A number clusters a summary of at most so many leaves: the time then
         hardly depends on the number of points. `partial_fit` needs a summary, of 512 leaves unless told.
@@ -93,25 +93,36 @@ class BayesianKMeans(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignore
         return self
 
     def partial_fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn more points into a summary of all points so far, and cluster that anew.
+        """Learn more points into a summary of all points so far, and go on from the clusters found last.
 
-        `labels_` are those of the points given last.
+        Calls 1, 2, 4, 8, ... also start from nothing, and take that where its free energy is lower: a start from
+        given clusters stays close to them. `labels_` are those of the points given last.
         """
         points, weight = self._checked(X, sample_weight, reset=not hasattr(self, "tree_"))
         return self._learn(points, weight)
 
     def _learn(self, points: Floats, weight: Floats | None) -> Self:
         kind = family_named(self.family)
-        if not hasattr(self, "tree_"):
+        known = hasattr(self, "tree_")
+        if not known:
             leaves = 512 if self.max_leaves is None else self.max_leaves
             self.tree_ = SummaryTree(points.shape[1], kind.scatter, max_leaves=leaves, seed=self.seed)
+            self.n_updates_ = 0
         check_points(kind, points)
         self.tree_.insert(points, weight)
         if not self.tree_.total.weight[0] > 0:
             raise ValueError("every point has weight 0: there is nothing to cluster")
-        partition = self._run(
-            bkm_steps(self.family, self.tree_, None, self.seed, self.mixture, self.search)  # type: ignore[arg-type]
-        )
+        self.n_updates_ += 1
+        starts: list[Partition | None] = []
+        if known and hasattr(self, "partition_") and self.search == "auto":
+            starts += [self.partition_]
+        if not starts or self.n_updates_.bit_count() == 1:
+            starts += [None]
+        found = [
+            self._run(bkm_steps(self.family, self.tree_, start, self.seed, self.mixture, self.search))  # type: ignore[arg-type]
+            for start in starts
+        ]
+        partition = min(found, key=lambda p: p.free_energy)
         self._publish(partition, partition.assign(points))
         return self
 

@@ -14,7 +14,7 @@ points to report one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, cast, get_args
+from typing import Any, ClassVar, Literal, TypeVar, cast, get_args
 
 import numpy as np
 from scipy.special import digamma, gammaln
@@ -26,6 +26,7 @@ from streamclust.moments import Moments
 
 MixtureName = Literal["finite", "infinite", "uninformative"]
 AnyFamily = Family[Any, Any]
+Weight = TypeVar("Weight", float, Floats)
 
 
 @dataclass(frozen=True)
@@ -63,14 +64,14 @@ class Finite:
             Floats, -family.log_marginal(clusters) - gammaln(self.phi0 + clusters.weight) + gammaln(self.phi0)
         )
 
-    def normaliser(self, weight: float, n_clusters: int) -> float:
+    def normaliser(self, weight: Weight, n_clusters: int) -> Weight:
         """log Γ(N + Kφ0) - log Γ(Kφ0): once in all (the paper puts 1/K of it into every term)."""
-        return float(gammaln(weight + n_clusters * self.phi0) - gammaln(n_clusters * self.phi0))
+        return cast(Weight, gammaln(weight + n_clusters * self.phi0) - gammaln(n_clusters * self.phi0))
 
     def free_energy(self, family: AnyFamily, clusters: Moments) -> float:
         """F of the partition whose clusters are the rows: -log p(X, z | K), without `log_base`."""
         terms = self.cluster_terms(family, clusters)
-        return float(terms.sum()) + self.normaliser(float(clusters.weight.sum()), len(clusters))
+        return float(terms.sum() + self.normaliser(float(clusters.weight.sum()), len(clusters)))
 
     def labelling_cost(
         self, family: AnyFamily, clusters: Moments, rows: Floats | Moments, posterior: object = None
@@ -111,9 +112,9 @@ class Infinite(Finite):
             )
         return cast(Floats, -family.log_marginal(clusters) - gammaln(clusters.weight) - np.log(self.phi0))
 
-    def normaliser(self, weight: float, n_clusters: int) -> float:
+    def normaliser(self, weight: Weight, n_clusters: int) -> Weight:
         """log Γ(N + φ0) - log Γ(φ0), whatever K is."""
-        return float(gammaln(weight + self.phi0) - gammaln(self.phi0))
+        return cast(Weight, gammaln(weight + self.phi0) - gammaln(self.phi0))
 
 
 @dataclass(frozen=True)

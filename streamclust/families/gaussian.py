@@ -7,12 +7,12 @@ The diagonal and spherical families stand in `gaussian_simple`. All three leave 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar, NamedTuple, Self, cast
 
 import numpy as np
-from scipy.special import digamma, gammaln
+from scipy.special import gammaln
 
+from streamclust._kernels.normal_wishart import log_marginals, posteriors
 from streamclust._kernels.types import Bools, Floats
 from streamclust.families.base import Rule, Summary, as_rows, check_finite
 from streamclust.families.cost_form import Quadratic
@@ -88,7 +88,7 @@ class Gaussian:
     """The ridge a of the generator; 0 takes 0.01 of B0's mean diagonal entry."""
 
     def __post_init__(self) -> None:
-        m0, B0 = np.asarray(self.m0, dtype=float), np.asarray(self.B0, dtype=float)
+        m0, B0 = (np.array(part, dtype=float, order="C") for part in (self.m0, self.B0))
         d = m0.size
         if m0.shape != (d,) or B0.shape != (d, d):
             raise ValueError(f"m0 must be (D,) and B0 (D, D), got {m0.shape} and {B0.shape}")
@@ -119,36 +119,20 @@ class Gaussian:
 
     # ---------------------------------------------------------------- conjugacy
 
-    @cached_property
-    def _prior_log_det(self) -> float:
-        return float(log_determinant(cholesky(self.B0)))
-
-    def _update(self, moments: Moments) -> tuple[Floats, Floats, Floats, Floats]:
-        """ξ, m, η and B of (18)."""
+    def _prior_and(self, moments: Moments) -> tuple[Floats, Floats, Floats, float, Floats, float, Floats]:
+        """Rows and prior as kernels read them."""
         rows = as_rows(moments, self.scatter)
-        n = rows.weight
-        xi, m, deviation = shrunk_mean(n, rows.mean, self.xi0, self.m0)
-        B = self.B0 + np.einsum("r,ri,rj->rij", n * self.xi0 / xi, deviation, deviation)
-        if rows.kind == "full":
-            B += rows.scatter
-        return xi, m, self.eta0 + n, B
+        weight, mean = np.asarray(rows.weight, dtype=float), np.ascontiguousarray(rows.mean, dtype=float)
+        return weight, mean, rows.flat_scatter, float(self.xi0), self.m0, float(self.eta0), self.B0
 
     def log_marginal(self, moments: Moments) -> Floats:
-        """log ∫ p(X|θ) p(θ) dθ of each row, its part of -(19) (erratum 1: the short paper drops a D)."""
-        d = moments.n_features
-        xi, _, eta, B = self._update(moments)
-        log_det = log_determinant(cholesky(B))
-        return cast(
-            Floats,
-            -d / 2 * (moments.weight * np.log(np.pi) + np.log(xi / self.xi0))
-            + (self.eta0 * self._prior_log_det - eta * log_det) / 2
-            + multigammaln(eta / 2, d)
-            - multigammaln(self.eta0 / 2, d),
-        )
+        """log ∫ p(X|θ) p(θ) dθ of each row, its part of -(19)."""
+        return log_marginals(*self._prior_and(moments))
 
     def posterior(self, moments: Moments) -> NormalWishart:
         """Posterior (18) of each row; a row of weight 0 gives the prior."""
-        return normal_wishart(*self._update(moments))
+        xi, m, B, W, log_det, constant = posteriors(*self._prior_and(moments))
+        return NormalWishart(xi, m, self.eta0 + moments.weight, B, W, log_det, constant)
 
     def evidence_change(self, posterior: NormalWishart, quadratic: Floats, weight: float) -> Floats:
         """log_marginal with a point more, less log_marginal without; `weight` < 0 takes the point away.
@@ -241,15 +225,6 @@ class Gaussian:
         return -0.5 * log_determinant(cholesky(covariance + self.smoothing * np.eye(d)))
 
 
-def normal_wishart(xi: Floats, m: Floats, eta: Floats, B: Floats) -> NormalWishart:
-    """The posterior with its whitener and the constant ½ log|B| + D/(2ξ) - ½ Σ_d ψ((η+1-d)/2) of (20)."""
-    d = m.shape[1]
-    factor = cholesky(B)
-    log_det = log_determinant(factor)
-    expected = digamma((eta[:, None] - np.arange(d)) / 2).sum(axis=1)
-    return NormalWishart(xi, m, eta, B, whitener(factor), log_det, log_det / 2 + d / (2 * xi) - expected / 2)
-
-
 def mahalanobis(W: Floats, mean: Floats, rows: Moments) -> Floats:
     """Σ ‖W(x-m)‖² over each row's points: n ‖W(x̄-m)‖² + tr(WᵀW S), for rows x clusters."""
     distance = np.empty((len(rows), len(mean)))
@@ -336,7 +311,7 @@ class FlatGaussian(Gaussian):
     def posterior(self, moments: Moments) -> NormalWishart:
         """(31): ξ = N, m = x̄, η = N-1, B = N S. Its cost is (34) corrected: (N-1)/(2N) S⁻¹ (erratum 3)."""
         sound, rows = self._proper(moments)
-        proper = normal_wishart(rows.weight, rows.mean, rows.weight - 1, rows.scatter)
+        proper = super().posterior(rows)
         return proper._replace(
             constant=np.where(sound, proper.constant, np.inf), log_det=np.where(sound, proper.log_det, np.inf)
         )

@@ -13,13 +13,16 @@ from typing import NamedTuple, get_args
 import numpy as np
 from scipy.spatial import cKDTree
 
+from streamclust._kernels.neighbours import closest_neighbours
 from streamclust._kernels.types import Floats, Ints
 from streamclust.families.base import Rule, Summary, check_finite
 from streamclust.families.linalg import floor_eigenvalues
 from streamclust.moments import Moments, Scatter
 
-MOST_POINTS = 10_000
+MOST_POINTS = 5_000
 """Neighbours are sought among at most so many points: more would cost, and shrink d as a stream grows."""
+CLOSEST = 3
+"""d_small is the mean of so many smallest distances."""
 FEWEST_CASES = 30
 """10% of a small sample would be a lottery of one or two cases: at least so many are asked (or all)."""
 SMALLEST_DISTANCE = 1e-3
@@ -34,14 +37,6 @@ SMOOTHING = 0.01
 """The generators' ridge, relative to the mean variance [relaxed BHC]."""
 
 
-class Nearest(NamedTuple):
-    """Nearest-neighbour pairs: each pair once, though each may be the other's neighbour."""
-
-    first: Ints
-    second: Ints
-    distance: Floats
-
-
 def spread_indices(n: int, size: int) -> Ints:
     """`size` different rows out of n, spread evenly, the same every time.
 
@@ -50,22 +45,7 @@ def spread_indices(n: int, size: int) -> Ints:
     """
     if size >= n:
         return np.arange(n)
-    order = np.argsort(np.arange(n) * ((5**0.5 - 1) / 2) % 1.0, kind="stable")
-    return np.sort(order[:size])
-
-
-def nearest_pairs(points: Floats, cases: Ints | None = None) -> Nearest:
-    """The nearest neighbour of each case (all points, unless told), as distinct pairs, closest first."""
-    cases = np.arange(len(points)) if cases is None else cases
-    if len(points) < 2 or len(cases) == 0:
-        return Nearest(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
-    distance, index = cKDTree(points).query(points[cases], k=2)
-    # Among duplicates a point may not find itself first, nor at all: its neighbour is whichever is another.
-    neighbour = np.where(index[:, 1] == cases, index[:, 0], index[:, 1])
-    pairs = np.sort(np.column_stack([cases, neighbour]), axis=1)
-    pairs, once = np.unique(pairs, axis=0, return_index=True)
-    order = np.argsort(distance[once, 1], kind="stable")
-    return Nearest(pairs[order, 0], pairs[order, 1], distance[once, 1][order])
+    return np.sort(np.argpartition(np.arange(n) * ((5**0.5 - 1) / 2) % 1.0, size)[:size])
 
 
 def d_small(points: Floats, fraction: float = 0.1) -> float:
@@ -80,8 +60,20 @@ def d_small(points: Floats, fraction: float = 0.1) -> float:
     """
     points = points[spread_indices(len(points), MOST_POINTS)]
     wanted = max(FEWEST_CASES, int(np.ceil(fraction * len(points))))
-    distance = nearest_pairs(points, spread_indices(len(points), wanted)).distance
-    return float(distance[:3].mean()) if len(distance) else 0.0
+    if len(points) < 2:
+        return 0.0
+    distance = closest_pairs(points, spread_indices(len(points), wanted), CLOSEST)
+    return float(distance.mean())
+
+
+def closest_pairs(points: Floats, cases: Ints, count: int) -> Floats:
+    """Distances of the `count` closest pairs (or all) of a case and its nearest neighbour, ascending."""
+    # In the widest features few points are as near as the closest pairs found so far.
+    widest = np.argsort(-np.ptp(points, axis=0), kind="stable")
+    order = np.argsort(points[:, widest[0]])
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return np.sqrt(closest_neighbours(np.ascontiguousarray(points[order][:, widest].T), rank[cases], count))
 
 
 def mean_squared_neighbour(points: Floats) -> float:

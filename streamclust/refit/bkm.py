@@ -7,6 +7,7 @@ Two ways in, both generators of steps whose last one holds the Partition: `bkm_s
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, cast, get_args
 
 import numpy as np
@@ -17,9 +18,10 @@ from streamclust.families import family as family_named
 from streamclust.families.free_energy import MixtureName
 from streamclust.families.priors import spread_indices
 from streamclust.moments import Moments, Scatter
-from streamclust.refit.labelling import Labelling, Problem
+from streamclust.refit.labelling import Labelling
 from streamclust.refit.on_tree import Assign, check_assign, iterate_on_tree, wants_tree
 from streamclust.refit.partition import Partition
+from streamclust.refit.problem import Problem
 from streamclust.refit.search import (
     STARTS,
     Step,
@@ -40,6 +42,10 @@ FEW_LEAVES = 4 * STARTS[-1]
 """A tree of fewer leaves has a sample small enough to start on: nothing would be won on the leaves."""
 LEAF_SETTLING = 3
 """ME iterations after each merge on the leaves: the sample will settle what they leave open."""
+LEAF_MERGES = 8
+"""Merges at once on the leaves, where so many pay."""
+FEW_CUTS = 2, 1
+"""Principal and random first cuts of a cluster that a refit tries to split: its start has seen most of them."""
 MOST_ROWS, FEWEST_ROWS = 20_000, 5_000
 """Searches start on at most MOST_ROWS points, fewer where points are wide, never fewer than FEWEST_ROWS."""
 
@@ -111,7 +117,7 @@ def bkm_steps(
     points, weight = tree.sample()
     if not weight.sum() > 0:
         raise ValueError("the tree has no data; learn at least one event first")
-    family, mixture = scored(family, mixture, tree)
+    family, mixture = scored(family, mixture, Sampled(tree.total, points, weight))
     rng = np.random.default_rng(rng)
     size = float(weight.sum() ** 2 / (weight**2).sum())
     # A sample point stands for many events. Scored at that weight, noise would look significant.
@@ -146,12 +152,13 @@ def cold_from_leaves(leaves: Problem, sample: Problem, rng: np.random.Generator)
     """Start on the leaves, which see rare clusters; decide K on the sample, which has no straddling leaves."""
     states: list[Labelling] = []
     for k in STARTS:
-        state = yield from bottom_up(leaves, k, rng, "leaves", LEAF_SETTLING)
+        state = yield from bottom_up(leaves, k, rng, "leaves", LEAF_SETTLING, LEAF_MERGES)
         state = Labelling.nearest(sample, state.clusters)
         yield step("sample", "relabel", state)
         yield from iterate(state, "sample")
         states += [(yield from best_merges(state, "sample"))]
-    return (yield from refine(min(states, key=lambda s: s.free_energy), rng, "sample"))
+    best = min(states, key=lambda s: s.free_energy)
+    return (yield from refine(best, rng, "sample", *FEW_CUTS))
 
 
 def warm(sample: Problem, start: Moments | Partition, rng: np.random.Generator) -> Steps:
@@ -166,7 +173,7 @@ def warm(sample: Problem, start: Moments | Partition, rng: np.random.Generator) 
     yield step("sample", "relabel", state)
     yield from iterate(state, "sample")
     state = yield from best_merges(state, "sample")
-    return (yield from refine(state, rng, "sample", principal=2, random=1))
+    return (yield from refine(state, rng, "sample", *FEW_CUTS))
 
 
 # ---------------------------------------------------------------- points
@@ -237,6 +244,19 @@ def search_points(problem: Problem, rng: np.random.Generator, assign: Assign) ->
 
 
 # ---------------------------------------------------------------- shared
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """A tree as the summary that a prior reads, with the sample already drawn from it."""
+
+    total: Moments
+    points: Floats
+    weight: Floats
+
+    def sample(self) -> tuple[Floats, Floats]:
+        """The sample, as the tree gave it."""
+        return self.points, self.weight
 
 
 class WeightedPoints:

@@ -7,101 +7,26 @@ neither won nor lost a row charge what they charged before.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 
-from streamclust._kernels.bkm import add_products, choose, quadratic_costs
+from streamclust._kernels.bkm import choose, gain_of_merge
 from streamclust._kernels.types import Bools, Floats, Ints
-from streamclust.families import Gaussian, Mixture
-from streamclust.families.gaussian import row_cost
 from streamclust.moments import Moments
-
-AnyFamily = Any
-"""A Family, whatever its posterior: these modules only hand it from one method to the next."""
+from streamclust.refit.problem import Problem
 
 LONGEST = 200
 """An ME run ends by itself, since F falls and labellings are finitely many; this is only to be sure."""
-SMALL_DIMENSION = 256
-"""Up to here the blocked kernel beats a matrix product per cluster, 2 to 15 times."""
 PAIR_NUMBERS = 4_000_000
 """Merged scatters are scored in batches of about so many numbers."""
-
-
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """Rows to partition, and what a partition is scored by.
-
-    With `local_kish` the rows are a stratified sample that stands for a stream. Their weights then total the
-    whole sample's effective size, and each split or merge is decided at the effective size of the smaller
-    cluster: where the sample is dense, its clusters have more evidence than their weight says.
-    """
-
-    family: AnyFamily
-    mixture: Mixture
-    rows: Moments
-    local_kish: bool = False
-
-    @cached_property
-    def columns(self) -> Floats:
-        """The points, one contiguous row per feature: what the kernels read."""
-        return np.ascontiguousarray(self.rows.mean.T, dtype=float)
-
-    @cached_property
-    def _packed(self) -> Floats:
-        """The rows' scatters, upper triangles alone, one column per row: tr(PS) is a product with them."""
-        i, j = np.triu_indices(self.rows.n_features)
-        return np.ascontiguousarray((self.rows.scatter[:, i, j] * np.where(i == j, 1.0, 2.0)).T)
-
-    @cached_property
-    def weight(self) -> float:
-        """N."""
-        return float(self.rows.weight.sum())
-
-    @property
-    def quadratic(self) -> bool:
-        """Whether the blocked kernel prices these rows."""
-        return isinstance(self.family, Gaussian) and self.rows.n_features <= SMALL_DIMENSION
-
-    def group(self, labels: Ints, n_clusters: int) -> Moments:
-        """Moments of each cluster; rows labelled below 0 are left out."""
-        return self.rows.to_groups(labels, n_clusters, kind=self.family.scatter)
-
-    def terms(self, clusters: Moments) -> Floats:
-        """What each cluster adds to F."""
-        return self.mixture.cluster_terms(self.family, clusters)
-
-    def normaliser(self, n_clusters: int, scale: float = 1.0) -> float:
-        """What K clusters add to F together, every event counted `scale` times."""
-        return self.mixture.normaliser(scale * self.weight, n_clusters)
-
-    def costs(self, clusters: Moments) -> Floats:
-        """Labelling costs (20), (24), (34) with their mixing terms, clusters x rows."""
-        posterior = self.family.posterior(clusters)
-        mixing = self.mixture.mixing(clusters.weight)
-        if self.quadratic:
-            W, half_eta = posterior.whitener, posterior.eta / 2
-            weight, constant = self.rows.weight, posterior.constant - mixing
-            cost: Floats = quadratic_costs(self.columns, weight, posterior.mean, W, half_eta, constant)
-            if self.rows.kind == "full":  # (η/2) tr(B⁻¹S): a row's own spread
-                i, j = np.triu_indices(W.shape[1])
-                precision = np.matmul(W.transpose(0, 2, 1), half_eta[:, None, None] * W)
-                add_products(cost, np.ascontiguousarray(precision[:, i, j]), self._packed)
-            return cost
-        cost = self.family.labelling_cost(posterior, self.rows)
-        return np.ascontiguousarray(row_cost(self.rows.weight, -mixing, cost).T)
-
-    def subset(self, index: Ints) -> Problem:
-        """The same over some of the rows."""
-        return Problem(self.family, self.mixture, self.rows[index], self.local_kish)
 
 
 class Labelling:
     """One partition of a problem's rows.
 
-    >>> from streamclust.families import scoring
+    >>> from streamclust.families import Gaussian, scoring
     >>> points = np.array([[0.0], [0.1], [0.2], [7.0], [7.1], [7.2]])
     >>> family, mixture = scoring("finite", Gaussian.informed(points), points)
     >>> state = Labelling(Problem(family, mixture, Moments.rows_of_points(points)), np.array([0, 0, 1, 1, 1, 1]))
@@ -120,6 +45,8 @@ class Labelling:
         self._stale = np.ones(k, dtype=bool)
         self.split_at = np.zeros(k)
         """The weight a cluster had when no split of it paid; 0 where none was tried."""
+        self.merges_tried = False
+        """Whether these very labels are known to be worth no merge."""
         self._pairs = np.full((k, k), np.nan)
         self.terms = np.zeros(k)
         self._settle(np.ones(k, dtype=bool))
@@ -203,6 +130,7 @@ class Labelling:
         """Take new labels, of which only the touched clusters' rows differ."""
         k = self.n_clusters
         self.labels = labels
+        self.merges_tried = False
         learnt = self.problem.group(np.where(touched[labels], labels, -1), k)
         self.clusters = _replace(self.clusters, learnt, touched)
         self._settle(touched)
@@ -249,12 +177,19 @@ class Labelling:
 
     def merge(self, a: int, b: int) -> None:
         """Join clusters a < b under a; the clusters after b move up by one."""
-        mapping = np.arange(self.n_clusters)
-        mapping[b] = a
-        mapping[b + 1 :] -= 1
-        self._keep(np.delete(np.arange(self.n_clusters), b))
-        self.split_at[a] = 0.0
-        self.relabel(mapping[self.labels], np.arange(self.n_clusters) == a)
+        self.merge_pairs([(a, b)])
+
+    def merge_pairs(self, pairs: list[tuple[int, int]]) -> None:
+        """Join each pair a < b under a, no cluster in two of them; the others close up."""
+        into = np.arange(self.n_clusters)
+        for a, b in pairs:
+            into[b] = a
+        keep = np.flatnonzero(into == np.arange(self.n_clusters))
+        place = np.cumsum(into == np.arange(self.n_clusters)) - 1
+        joined = place[[a for a, _ in pairs]]
+        self._keep(keep)
+        self.split_at[joined] = 0.0
+        self.relabel(place[into][self.labels], np.isin(np.arange(self.n_clusters), joined))
 
     def split(self, parts: dict[int, Ints]) -> None:
         """Give the rows `parts[c]` of each cluster c to a new cluster of their own."""
@@ -303,9 +238,13 @@ class Labelling:
             self._pairs[a, b] = self._merged_terms(a, b, smaller[a, b])
         change = np.full((k, k), np.inf)
         upper = np.triu_indices(k, 1)
-        price = {f: self.problem.normaliser(k - 1, f) - self.problem.normaliser(k, f) for f in set(scale)}
-        change[upper] = self._pairs[upper] + np.array([price[f] for f in smaller[upper]])
+        change[upper] = self._pairs[upper] + self.problem.price(k, k - 1, smaller[upper])
         return change
+
+    def gain_after_merge(self, a: int, b: int) -> float:
+        """How much labelling costs fall by the first choice after a merge of a and b."""
+        merged = self.problem.costs(self.clusters[[a]] + self.clusters[[b]])
+        return float(gain_of_merge(self.priced(), self.labels, merged[0], a, b))
 
     def _merged_terms(self, a: Ints, b: Ints, scale: Floats) -> Floats:
         terms, clusters = self.problem.terms, self.clusters

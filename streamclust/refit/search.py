@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streamclust._kernels.bkm import seed_centres
+from streamclust._kernels.bkm import choose, seed_centres
 from streamclust._kernels.types import Floats, Ints
 from streamclust.moments import Moments
 from streamclust.refit.collapsed import locked, unlock
 from streamclust.refit.exchange import exchange
-from streamclust.refit.labelling import LONGEST, Labelling, Problem
+from streamclust.refit.labelling import LONGEST, Labelling
+from streamclust.refit.problem import Problem
 from streamclust.refit.splits import SplitScan
 
 STARTS = (20, 40)
@@ -32,6 +33,8 @@ CHANGED = 0.02
 """A cluster whose weight changed by less since no split of it paid is not tried again."""
 NEAR = 2.0
 """Rows are exchanged one by one where a second cluster charges at most so many nats more per event."""
+NUDGE = 0.3
+"""Nats per event by which a cluster is made cheaper or dearer, to move its boundaries."""
 PIECES = 3
 """A shake breaks each cluster into so many."""
 ROUNDS = 20
@@ -100,13 +103,14 @@ def nearest_seed(problem: Problem, n_clusters: int, rng: np.random.Generator) ->
 
 
 def bottom_up(
-    problem: Problem, n_clusters: int, rng: np.random.Generator, stage: str, settling: int = SETTLING
-) -> Steps:
+    problem: Problem, n_clusters: int, rng: np.random.Generator, stage: str, settling: int = SETTLING,
+    at_once: int = 1,
+) -> Steps:  # fmt: skip
     """From K_init clusters down to the K of least F."""
     state = seeded(problem, n_clusters, rng)
     yield step(stage, "seed", state)
     state = yield from settled(state, stage)
-    return (yield from merge_down(state, stage, settling))
+    return (yield from merge_down(state, stage, settling, at_once))
 
 
 def settled(state: Labelling, stage: str) -> Steps:
@@ -117,13 +121,14 @@ def settled(state: Labelling, stage: str) -> Steps:
     return (yield from iterate(state, stage))
 
 
-def merge_down(state: Labelling, stage: str, settling: int = SETTLING) -> Steps:
-    """The best merge by closed form, a few ME iterations, and again; on past the minimum of F."""
+def merge_down(state: Labelling, stage: str, settling: int = SETTLING, at_once: int = 1) -> Steps:
+    """The best merge by closed form, a few ME iterations, and again; on past the minimum of F.
+
+    Where many merges pay, the best of them are done `at_once`, no cluster in two of them.
+    """
     best, lowest, worse = state.copy(), state.free_energy, 0
     while state.n_clusters > 1 and worse < PATIENCE:
-        change = state.merge_changes()
-        a, b = np.unravel_index(change.argmin(), change.shape) if change.min() < np.inf else (0, 1)
-        state.merge(int(a), int(b))
+        state.merge_pairs(merges_apart(state.merge_changes(), at_once))
         state.converge(settling)
         # Under a flat prior F may be +∞ at every K but the last, or at all: then one cluster is the answer.
         if state.free_energy < lowest or not np.isfinite(lowest):
@@ -134,27 +139,53 @@ def merge_down(state: Labelling, stage: str, settling: int = SETTLING) -> Steps:
     return (yield from iterate(best, stage))
 
 
+def merges_apart(change: Floats, count: int) -> list[tuple[int, int]]:
+    """The best merge and, of the better half of those that pay, `count` in all that share no cluster.
+
+    At most a fifth of the clusters go at once: the fewer are left, the more each merge changes.
+    """
+    count = min(count, len(change) // 5)
+    order = np.argsort(change, axis=None, kind="stable")[: max(1, np.count_nonzero(change < 0) // 2)]
+    pairs: list[tuple[int, int]] = []
+    free = np.ones(len(change), dtype=bool)
+    for a, b in (divmod(int(flat), len(change)) for flat in order):
+        if free[a] and free[b]:
+            pairs += [(a, b)]
+            free[[a, b]] = False
+            if len(pairs) >= count:
+                break
+    return pairs if change.min() < np.inf else [(0, 1)]
+
+
 # ---------------------------------------------------------------- merges
 
 
 def best_merges(state: Labelling, stage: str, tried: int = TOP_MERGES) -> Steps:
     """Merges that lower F: the top pairs by closed form, each judged by where the ME iterations take it."""
-    while state.n_clusters > 1:
+    while state.n_clusters > 1 and not state.merges_tried:
         change = state.merge_changes()
         for flat in np.argsort(change, axis=None, kind="stable")[:tried]:
-            a, b = np.unravel_index(flat, change.shape)
-            if not change[a, b] < np.inf:
+            a, b = divmod(int(flat), state.n_clusters)
+            if not change[a, b] < np.inf or hopeless(state, a, b, float(change[a, b])):
                 continue
             trial = state.copy()
-            trial.merge(int(a), int(b))
+            trial.merge(a, b)
             if merge_pays(trial, float(change[a, b])):
                 state = trial
                 yield step(stage, "merge", state)
                 yield from iterate(state, stage)
                 break
         else:
-            return state
+            state.merges_tried = True
     return state
+
+
+def hopeless(state: Labelling, a: int, b: int, change: float) -> bool:
+    """Whether a merge costs more than ME iterations after it would gain, were each worth twice the first choice.
+
+    A choice counts before the clusters have learnt from it, which about doubles what it is worth.
+    """
+    return change > 0 and change > 2 * SETTLING * state.gain_after_merge(a, b)
 
 
 def merge_pays(trial: Labelling, change: float) -> bool:
@@ -254,10 +285,36 @@ def broken(state: Labelling, pieces: int, rng: np.random.Generator) -> Labelling
 
 
 def polish(state: Labelling, stage: str) -> Steps:
-    """Single rows exchanged, and ME iterations, by turns."""
+    """Single rows exchanged, boundaries nudged, and ME iterations, by turns."""
     for _ in range(ROUNDS):
-        if not exchange(state, NEAR):
+        if exchange(state, NEAR):
+            yield step(stage, "exchange", state)
+            yield from iterate(state, stage)
+            continue
+        nudged = nudge(state)
+        if nudged is state:
             break
-        yield step(stage, "exchange", state)
-        yield from iterate(state, stage)
+        state = nudged
+        yield step(stage, "nudge", state)
+    return state
+
+
+def nudge(state: Labelling) -> Labelling:
+    """Each cluster made a little cheaper, and dearer, for all rows; ME iterations from there that end lower, kept.
+
+    Several rows at a boundary may have to change sides together: none of them would alone.
+    """
+    for c in range(state.n_clusters):
+        for bias in (-NUDGE, NUDGE):
+            if c >= state.n_clusters:
+                return state
+            cost = state.priced().copy()
+            cost[c] += bias * state.problem.rows.weight
+            labels, touched = choose(cost, state.labels)
+            if touched.any():
+                trial = state.copy()
+                trial.relabel(labels, touched)
+                trial.converge()
+                if trial.free_energy < state.free_energy - rounding(state):
+                    state = trial
     return state

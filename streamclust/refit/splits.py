@@ -6,10 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streamclust._kernels.bkm import choose_sides
+from streamclust._kernels.halves import iterate_halves
 from streamclust._kernels.types import Bools, Floats, Ints
+from streamclust.families import Finite, Gaussian, Infinite
 from streamclust.moments import Moments
-from streamclust.refit.labelling import Labelling, Problem, change_of
+from streamclust.refit.labelling import Labelling, change_of
+from streamclust.refit.problem import Problem
 
 LOCAL_STEPS = 12
 """ME iterations between the halves of a cluster, at most."""
@@ -27,7 +29,10 @@ class Halves(NamedTuple):
 
 
 class SplitScan:
-    """Tries to split many clusters at once: their rows stand side by side, sorted by cluster."""
+    """Tries to split many clusters at once: their rows stand side by side, sorted by cluster.
+
+    Each cluster is cut in several ways to begin with: what follows has the shape (cuts, clusters).
+    """
 
     def __init__(self, state: Labelling, candidates: Bools) -> None:
         self.state, self.candidates = state, candidates
@@ -38,20 +43,31 @@ class SplitScan:
         self.labels = state.labels[self.order]
         self.edges = np.searchsorted(self.labels, np.arange(self.k + 1))
         self.sorted = problem.subset(self.order)
-        self.fast = problem.quadratic and problem.rows.kind == "none"
+        proper = type(problem.family) is Gaussian and type(problem.mixture) in (Finite, Infinite)
+        self.fast = proper and problem.quadratic and problem.rows.kind == "none"
 
     def best(self, rng: np.random.Generator, principal: int, random: int) -> Halves:
         """The best of several first cuts: across principal directions, and between two random rows."""
-        axes = self._principal_axes(principal)
-        best = Halves(np.full(self.k, np.inf), np.zeros(len(self.order), dtype=np.int64))
-        for i in range(principal + random):
-            active = self.candidates & (np.diff(self.edges) > 1)
-            side = self._cut(axes[:, i]) if i < principal else self._bisect(rng)
-            change = self._converged(side, active)
-            better = change < best.change
-            taken = better[self.labels]
-            best = Halves(np.where(better, change, best.change), np.where(taken, side, best.side))
-        return best
+        cuts = self._cuts(principal) + [self._bisect(rng) for _ in range(random)]
+        side = np.stack(cuts)
+        change = self._converged(side)
+        best = change.argmin(axis=0)
+        side = side[best[self.labels], np.arange(len(self.order))]
+        change = change.min(axis=0)
+        if self.fast:  # halves found by subtraction lack digits: the best are scored once more
+            halves, squares = self._grouped(side, self.candidates)
+            stands = np.isfinite(change)
+            change[stands] = self._change(halves, squares, stands[None])
+        return Halves(change, side)
+
+    def _cuts(self, count: int) -> list[Ints]:
+        """The side of each cluster's mean that its rows lie on: the nearer of m ± s√λ [BKM D.3]."""
+        axes = self._principal_axes(count)
+        deviation = self.sorted.rows.mean - self.state.clusters.mean[self.labels]
+        return [
+            (np.einsum("ri,ri->r", deviation, axes[self.labels, i]) > 0).astype(np.int64)
+            for i in range(count)
+        ]
 
     def _principal_axes(self, count: int) -> Floats:
         """(K, count, D): eigenvectors of each cluster's scatter, largest first [BKM D.3]."""
@@ -60,11 +76,6 @@ class SplitScan:
         for c in np.flatnonzero(self.candidates):
             axes[c, : min(count, d)] = principal_axes(self.state, self.order, self.edges, int(c), count)
         return axes
-
-    def _cut(self, axis: Floats) -> Ints:
-        """The side of each cluster's mean that its rows lie on: the nearer of m ± s√λ [BKM D.3]."""
-        deviation = self.sorted.rows.mean - self.state.clusters.mean[self.labels]
-        return np.asarray(np.einsum("ri,ri->r", deviation, axis[self.labels]) > 0, dtype=np.int64)
 
     def _bisect(self, rng: np.random.Generator) -> Ints:
         """The nearer of two random rows of each cluster."""
@@ -76,85 +87,99 @@ class SplitScan:
         a, b = x[np.minimum(first, last)][self.labels], x[np.minimum(second, last)][self.labels]
         return np.asarray(np.einsum("ri,ri->r", x - (a + b) / 2, b - a) > 0, dtype=np.int64)
 
-    def _converged(self, side: Ints, active: Bools) -> Floats:
+    def _converged(self, side: Ints) -> Floats:
         """Rewrite `side` by ME iterations within each cluster; the change of F of each split.
 
         The iterations gain less and less: a split that cannot pay at its present pace is given up.
         """
-        moving = active
-        change = np.full(self.k, np.inf)
-        for left in range(LOCAL_STEPS, -1, -1):
-            halves, viable = self._halves(side, moving)
-            change[moving & ~viable] = np.inf
-            moving = moving & viable
+        moving = np.tile(self.candidates & (np.diff(self.edges) > 1), (len(side), 1))
+        change = np.full(moving.shape, np.inf)
+        steps = 0
+        for left in range(LOCAL_STEPS, -1, -LOOK):
+            halves, squares, moved = self._iterate(side, moving, steps)
+            stands = self.problem.mixture.viable(halves) & (halves.weight > 0)
+            stands = moving & stands.reshape(*moving.shape, 2).all(axis=2)
+            change[moving & ~stands] = np.inf
+            if not stands.any():
+                break
+            before, after = change[stands], self._change(halves, squares, stands)
+            change[stands] = after
+            known = np.isfinite(before) & np.isfinite(after)  # not so at the first look, which gives none up
+            pace = np.subtract(before, after, out=np.zeros_like(after), where=known) / LOOK
+            moving = stands & moved
+            moving[stands] &= np.isfinite(after) & (~known | (after - pace * left <= 0))
             if not moving.any():
                 break
-            if left % LOOK == 0 or left == LOCAL_STEPS:
-                moving = moving & self._promising(change, halves, side, moving, left)
-            if left == 0 or not moving.any():
-                break
-            moved = self._choose(halves, side, moving) > 0
-            settled = moving & ~moved
-            if settled.any():
-                change[settled] = self._change(halves, side, settled)
-            moving = moving & moved
+            steps = LOOK
         return change
 
-    def _promising(self, change: Floats, halves: Moments, side: Ints, moving: Bools, left: int) -> Bools:
-        """Write the present change of F of the moving splits; which may yet pay in the iterations left."""
-        before, after = change[moving], self._change(halves, side, moving)
-        change[moving] = after
-        known = np.isfinite(before) & np.isfinite(after)  # not so at the first look, which gives none up
-        pace = np.subtract(before, after, out=np.zeros_like(after), where=known) / LOOK
-        promising = np.ones_like(moving)
-        promising[moving] = np.isfinite(after) & (~known | (after - pace * left <= 0))
-        return promising
+    def _iterate(self, side: Ints, moving: Bools, steps: int) -> tuple[Moments, Floats, Bools]:
+        """ME iterations between halves; their moments, their summed squared weights, and what still moved.
 
-    def _halves(self, side: Ints, active: Bools) -> tuple[Moments, Bools]:
-        """Moments of halves 2c and 2c + 1, and of which clusters both can stand."""
-        labels = np.where(active[self.labels], 2 * self.labels + side, -1)
-        halves = self.sorted.group(labels, 2 * self.k)
-        viable = self.problem.mixture.viable(halves) & (halves.weight > 0)
-        return halves, np.asarray(viable.reshape(-1, 2).all(axis=1))
+        Cluster c under cut t has the halves 2 (tK + c) and the next.
+        """
+        if not self.fast:
+            return self._iterate_any(side, moving, steps)
+        family, mixture, clusters = self.problem.family, self.problem.mixture, self.state.clusters
+        shift = 0.0 if isinstance(mixture, Infinite) else mixture.phi0
+        weight, mean, scatter, squares, moved = iterate_halves(
+            self.sorted.columns, self.sorted.rows.weight, self.edges, moving,
+            clusters.weight, clusters.mean, clusters.flat_scatter,
+            family.xi0, family.m0, family.eta0, family.B0, shift, steps, side,
+        )  # fmt: skip
+        d = clusters.n_features
+        halves = Moments.from_flat(weight.ravel(), mean.reshape(-1, d), scatter.reshape(-1, d * d), "full")
+        return halves, squares.ravel(), moved
 
-    def _choose(self, halves: Moments, side: Ints, active: Bools) -> Ints:
-        """One ME iteration between halves; how many rows of each cluster moved."""
-        if self.fast:
-            posterior = self.problem.family.posterior(halves)
-            constant = np.where(
-                np.repeat(active, 2), posterior.constant - self.problem.mixture.mixing(halves.weight), 0.0
-            )
-            return choose_sides(
-                self.sorted.columns, self.edges, active, posterior.mean, posterior.whitener,
-                posterior.eta / 2, constant, side,
-            )  # fmt: skip
-        moved = np.zeros(self.k, dtype=np.int64)
-        for c in np.flatnonzero(active):
-            rows = slice(self.edges[c], self.edges[c + 1])
-            part = Problem(self.problem.family, self.problem.mixture, self.sorted.rows[rows])
-            first, second = part.costs(halves[2 * c : 2 * c + 2])
-            chosen = np.where(first == second, side[rows], (second < first).astype(np.int64))
-            moved[c] = np.count_nonzero(chosen != side[rows])
-            side[rows] = chosen
+    def _iterate_any(self, side: Ints, moving: Bools, steps: int) -> tuple[Moments, Floats, Bools]:
+        """The same for any family, cluster by cluster."""
+        moved = moving.copy()
+        parts, squares = [], []
+        for t in range(len(side)):
+            for left in range(steps, -1, -1):
+                halves, square = self._grouped(side[t], moving[t])
+                stands = (
+                    (self.problem.mixture.viable(halves) & (halves.weight > 0)).reshape(-1, 2).all(axis=1)
+                )
+                if left > 0:
+                    for c in np.flatnonzero(moved[t] & stands):
+                        moved[t, c] = self._choose(halves[2 * c : 2 * c + 2], side[t], int(c))
+            parts += [halves]
+            squares += [square]
+        return Moments.stack(parts), np.concatenate(squares), moved
+
+    def _grouped(self, side: Ints, active: Bools) -> tuple[Moments, Floats]:
+        """Moments of halves 2c and 2c + 1 of the active clusters, and their summed squared weights."""
+        labels = 2 * self.labels + side
+        own = active[self.labels]
+        squares = np.bincount(labels[own], self.sorted.rows.weight[own] ** 2, 2 * self.k)
+        return self.sorted.group(np.where(own, labels, -1), 2 * self.k), np.asarray(squares, dtype=float)
+
+    def _choose(self, halves: Moments, side: Ints, c: int) -> bool:
+        """Rewrite `side` for the rows of cluster c: the cheaper half; whether any moved."""
+        rows = slice(self.edges[c], self.edges[c + 1])
+        part = Problem(self.problem.family, self.problem.mixture, self.sorted.rows[rows])
+        first, second = part.costs(halves)
+        chosen = np.where(first == second, side[rows], (second < first).astype(np.int64))
+        moved = bool(np.any(chosen != side[rows]))
+        side[rows] = chosen
         return moved
 
-    def _change(self, halves: Moments, side: Ints, which: Bools) -> Floats:
-        """The closed-form change of F where cluster c becomes halves 2c and 2c + 1, at the smaller's scale."""
-        c = np.flatnonzero(which)
-        problem, k = self.problem, self.k
-        first, second = halves[2 * c], halves[2 * c + 1]
+    def _change(self, halves: Moments, squares: Floats, which: Bools) -> Floats:
+        """The closed-form change of F where a cluster becomes its halves, at the smaller one's scale."""
+        c = np.nonzero(which)[1]
+        at = 2 * np.flatnonzero(which)
+        problem = self.problem
+        first, second = halves[at], halves[at + 1]
         whole = self.state.terms[c]
         scale = np.ones(len(c))
         if problem.local_kish:
-            labels = np.where(which[self.labels], 2 * self.labels + side, 2 * k)
-            squares = np.bincount(labels, self.sorted.rows.weight**2, 2 * k + 1)
-            small = np.where(first.weight <= second.weight, 2 * c, 2 * c + 1)
+            small = np.where(first.weight <= second.weight, at, at + 1)
             scale = np.maximum(1.0, halves.weight[small] / squares[small])
             first, second = first.scale(scale), second.scale(scale)
             whole = problem.terms(self.state.clusters[c].scale(scale))
-        price = np.array([problem.normaliser(k + 1, f) - problem.normaliser(k, f) for f in scale])
         parts = problem.terms(Moments.stack([first, second])).reshape(2, -1).sum(axis=0)
-        return np.asarray(change_of(whole, parts) + price)
+        return np.asarray(change_of(whole, parts) + problem.price(self.k, self.k + 1, scale))
 
 
 def principal_axes(state: Labelling, order: Ints, edges: Ints, cluster: int, count: int) -> Floats:

@@ -10,7 +10,8 @@ import numpy as np
 from scipy.special import logsumexp
 
 from streamclust._kernels.types import Floats
-from streamclust.refit.labelling import Labelling, Problem
+from streamclust.refit.labelling import Labelling
+from streamclust.refit.problem import Problem
 from streamclust.refit.search import Steps, iterate, rounding, step
 
 

@@ -62,10 +62,23 @@ def test_cases_are_spread_and_do_not_follow_a_period():
 
 def test_neighbours_among_duplicates_are_others():
     x = np.array([[0.0], [0.0], [0.0], [1.0], [1.0], [5.0]])
-    pairs = priors.nearest_pairs(x)
-    assert np.all(pairs.first != pairs.second)
-    assert_allclose(pairs.distance[-1], 4.0)
+    closest = priors.closest_pairs(x, np.arange(6), 6)
+    assert len(closest) in (4, 5)  # three points in one place make two pairs or three
+    assert_array_equal(closest[:3], 0.0)
+    assert_allclose(closest[-1], 4.0)
     assert priors.d_small(x) == 0.0
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_closest_pairs_against_all_distances(d):
+    x = np.random.default_rng(d).normal(size=(150, d)) * np.linspace(1, 3, d)
+    cases = np.arange(0, 150, 3)
+    distance = np.linalg.norm(x[:, None] - x, axis=2)
+    np.fill_diagonal(distance, np.inf)
+    pairs = {tuple(sorted((case, distance[case].argmin()))) for case in cases}
+    slow = sorted(distance[pair] for pair in pairs)
+    assert_allclose(priors.closest_pairs(x, cases, 10), slow[:10])
+    assert_allclose(priors.closest_pairs(x, cases, 1000), slow)
 
 
 def test_large_tables_are_sampled(monkeypatch):

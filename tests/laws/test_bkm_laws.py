@@ -11,7 +11,9 @@ from streamclust.families import FAMILIES, Finite, Infinite, scoring
 from streamclust.families import family as family_named
 from streamclust.moments import Moments
 from streamclust.refit.bkm import fit_points
-from streamclust.refit.labelling import Labelling, Problem
+from streamclust.refit.labelling import Labelling
+from streamclust.refit.problem import Problem
+from streamclust.refit.search import nudge
 from streamclust.refit.splits import SplitScan
 from tests.naive import bkm as naive
 
@@ -133,6 +135,54 @@ def test_closed_form_of_a_split_is_the_difference_of_free_energies(name, mixture
         np.testing.assert_allclose(
             best.change[c], difference, rtol=1e-7, atol=1e-9 * abs(state.free_energy) + 1e-7
         )
+
+
+@pytest.mark.parametrize("mixture", ["finite", "infinite"])
+@given(st.data())
+def test_compiled_halves_are_those_of_any_family(mixture, draw):
+    """One ME iteration between halves from the same cut; a tie may be told differently."""
+    points, weight, labels = draw.draw(data("gaussian"))
+    state = Labelling(problem_of("gaussian", mixture, points - points[0], weight), labels)
+    scan = SplitScan(state, np.ones(state.n_clusters, dtype=bool))
+    assert scan.fast
+    cuts = np.random.default_rng(draw.draw(st.integers(0, 9))).integers(2, size=(2, len(points)))
+    moving = both = np.tile(np.diff(scan.edges) > 1, (2, 1))
+    for steps in (0, 1):
+        sides = [cuts.copy(), cuts.copy()]
+        one, squares, moved = scan._iterate(sides[0], moving, steps)
+        two, others, stirred = scan._iterate_any(sides[1], moving, steps)
+        if steps and not np.array_equal(*sides):
+            return
+        stands = state.problem.mixture.viable(two) & (two.weight > 0)
+        both = both & stands.reshape(2, -1, 2).all(axis=2)
+        which = np.repeat(both.ravel(), 2)
+        np.testing.assert_allclose(one.weight[which], two.weight[which], rtol=1e-9)
+        np.testing.assert_allclose(one.mean[which], two.mean[which], rtol=1e-7, atol=1e-7)
+        np.testing.assert_allclose(one.scatter[which], two.scatter[which], rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(squares[which], others[which], rtol=1e-9)
+        np.testing.assert_array_equal(moved[both], stirred[both])
+
+
+@given(st.data())
+def test_nudges_never_raise_the_free_energy(draw):
+    points, weight, labels = draw.draw(data("gaussian"))
+    state = Labelling(problem_of("gaussian", "finite", points, weight), labels).converge()
+    nudged = nudge(state)
+    assert nudged is state or nudged.free_energy < state.free_energy
+
+
+@given(st.data())
+def test_the_gain_after_a_merge_is_what_the_next_choice_saves(draw):
+    points, weight, labels = draw.draw(data("gaussian"))
+    state = Labelling(problem_of("gaussian", "finite", points, weight), labels).converge()
+    if state.n_clusters < 2:
+        return
+    a, b = sorted(draw.draw(st.permutations(range(state.n_clusters)))[:2])
+    merged = state.copy()
+    merged.merge(a, b)
+    cost = merged.problem.costs(merged.clusters)
+    saved = (cost[merged.labels, np.arange(len(points))] - cost.min(axis=0)).sum()
+    np.testing.assert_allclose(state.gain_after_merge(a, b), saved, rtol=1e-6, atol=1e-6 * np.abs(cost).max())
 
 
 @given(st.data())

@@ -13,8 +13,9 @@ from streamclust.moments import Moments
 from streamclust.refit import bkm_steps, fit_points, point_steps, refit
 from streamclust.refit.bkm import scored
 from streamclust.refit.exchange import exchange, exchange_changes
-from streamclust.refit.labelling import Labelling, Problem
-from streamclust.refit.search import coordinates, seeded
+from streamclust.refit.labelling import Labelling
+from streamclust.refit.problem import Problem
+from streamclust.refit.search import coordinates, merges_apart, nudge, seeded
 from streamclust.refit.top_down import merge_criterion, split_criterion
 from streamclust.tree import SummaryTree
 from tests.naive import bkm as naive
@@ -83,6 +84,76 @@ def test_a_merge_leaves_the_other_clusters_as_they_were():
         assert state.n_clusters == 3
         assert naive.same_partition(state.labels, expected.labels)
         np.testing.assert_allclose(state.priced(), Labelling(problem, state.labels).priced())
+
+
+def test_several_merges_at_once_share_no_cluster():
+    change = np.full((15, 15), np.inf)
+    change[0, 1], change[1, 2], change[2, 3], change[4, 5], change[6, 7], change[8, 9] = (
+        -9,
+        -8,
+        -7,
+        -6,
+        -5,
+        -4,
+    )
+    assert merges_apart(change, 1) == [(0, 1)]
+    assert merges_apart(change, 9) == [(0, 1), (2, 3)]  # of the better half of the six that pay
+    change[0, 4:9] = -1
+    assert merges_apart(change, 2) == [(0, 1), (2, 3)]
+    assert merges_apart(change, 9) == [(0, 1), (2, 3), (4, 5)]  # a fifth of the clusters
+    assert merges_apart(np.abs(change), 9) == [(0, 4)]
+    assert merges_apart(np.full((3, 3), np.inf), 9) == [(0, 1)]
+
+
+def test_merging_pairs_is_merging_one_by_one():
+    points, labels = clustered(300, 3, k=6, seed=2)
+    family, mixture = scored("gaussian", "finite", points)
+    one = Labelling(Problem(family, mixture, Moments.rows_of_points(points)), labels, 6)
+    two = one.copy()
+    one.merge_pairs([(0, 4), (2, 3)])
+    two.merge(0, 4)
+    two.merge(2, 3)
+    np.testing.assert_array_equal(one.labels, two.labels)
+    assert one.free_energy == pytest.approx(two.free_energy, rel=1e-12)
+
+
+def test_costs_of_leaves_where_digits_would_cancel(monkeypatch):
+    points, labels = clustered(400, 3, seed=3)
+    family, mixture = scored("gaussian", "finite", points)
+    leaves = Moments.rows_of_points(points).to_groups(np.arange(400) // 8, kind="full")
+    clusters = Moments.rows_of_points(points).to_groups(labels, kind="full")
+    product = Problem(family, mixture, leaves).costs(clusters)
+    monkeypatch.setattr("streamclust.refit.problem.CANCELLED", 0.0)
+    np.testing.assert_allclose(Problem(family, mixture, leaves).costs(clusters), product, rtol=1e-9)
+
+
+def test_leaves_of_tight_clusters_far_apart_are_told_apart():
+    """Squares about the common mean would lose what tells the clusters of a pair apart."""
+    rng = np.random.default_rng(0)
+    centres = np.array([[0.0, 0.0], [1e-3, 0.0], [1e6, 0.0]])
+    points = centres[np.arange(900) % 3] + 1e-4 * rng.normal(size=(900, 2))
+    rows = Moments.rows_of_points(points)
+    clusters = rows.to_groups(np.arange(900) % 3, kind="full")
+    leaves = rows.to_groups(np.arange(900) % 90, kind="full")  # ten points each, of one cluster
+    family = Gaussian(1e-25, points.mean(axis=0), 2.0, 1e-9 * np.eye(2))
+    found = Problem(family, Finite(), leaves).costs(clusters).argmin(axis=0)
+    np.testing.assert_array_equal(found, np.arange(90) % 3)
+
+
+@pytest.mark.compiled
+def test_nudges_move_what_no_single_row_can():
+    lower = 0
+    for seed in range(6):
+        points, _ = clustered(600, 2, k=6, seed=seed, spread=3.0)
+        family, mixture = scored("gaussian", "finite", points)
+        state = seeded(
+            Problem(family, mixture, Moments.rows_of_points(points)), 6, np.random.default_rng(seed)
+        )
+        state.converge()
+        while exchange(state, 2.0):
+            state.converge()
+        lower += nudge(state).free_energy < state.free_energy
+    assert lower > 0
 
 
 def test_an_infinite_mixture_keeps_a_cluster_whose_end_it_would_pay_for():

@@ -7,7 +7,8 @@ from streamclust.families import Gaussian, scoring
 from streamclust.moments import Moments
 from streamclust.refit.bkm import fit_points
 from streamclust.refit.collapsed import collapsed_labels, locked, unlock
-from streamclust.refit.labelling import Labelling, Problem
+from streamclust.refit.labelling import Labelling
+from streamclust.refit.problem import Problem
 from streamclust_connectors.synthetic import Mixture
 
 
