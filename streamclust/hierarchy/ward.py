@@ -1,0 +1,98 @@
+"""Ward's tree, which is spherical RBHC's, by rounds of mutual nearest neighbours: exact, and mostly far below O(n²)."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import numpy as np
+
+from streamclust._kernels import hierarchy as kernels
+from streamclust._kernels.hierarchy_pairs import (
+    LEAF_SIZE,
+    bound_nodes,
+    find_by_scan,
+    find_in_tree,
+    merge_pairs,
+    sort_into_tree,
+)
+from streamclust._kernels.types import Floats, Ints
+from streamclust.families.priors import spread_indices
+from streamclust.hierarchy.nn_chain import chain_merges
+from streamclust.hierarchy.problem import Merges, Problem
+
+TRIAL = 100
+"""So many rows show whether the tree can leave anything out."""
+WORTH = 0.15
+"""A tree that still looks at more than this share of the rows loses to looking at all of them in turn."""
+FEW_PAIRS = 0.02
+"""A round that merges fewer rows than this share: the chain goes on alone (gaps that grow, sorted)."""
+
+
+def ward_merges(problem: Problem, merges: Merges) -> Generator[int, None, None]:
+    """Merge all rows of a spherical RBHC problem; yields how many merges are done."""
+    d = problem.n_features
+    weight = problem.weight.copy()
+    mean = problem.rows[:, kernels.STATISTIC : kernels.STATISTIC + d].copy()
+    node, neighbour = np.arange(len(weight)), np.full(len(weight), -1)
+    cost = np.full(len(weight), np.inf)
+    done, pruning = 0, True
+    while len(weight) > 1:
+        if pruning:
+            order, start = _tree_order(mean)
+            weight, mean, node, cost = weight[order], mean[order], node[order], cost[order]
+            neighbour = _follow_order(neighbour[order], order)
+            pruning = _find(weight, mean, start, neighbour, cost)
+        else:
+            find_by_scan(np.flatnonzero(neighbour < 0), weight, mean, neighbour, cost)
+        before, done = (
+            done,
+            merge_pairs(weight, mean, node, neighbour, cost, merges.pairs, merges.costs, done),
+        )
+        yield done
+        left = np.flatnonzero(weight > 0)
+        weight, mean, node, cost = weight[left], mean[left], node[left], cost[left]
+        neighbour = _follow_order(neighbour[left], left)
+        if done - before < FEW_PAIRS * len(weight):
+            rest = Problem(
+                problem.method, problem.family, _rows(weight, mean), d, problem.prior, problem.table
+            )
+            yield from chain_merges(rest, merges, node=node, done=done)
+            return
+
+
+def _rows(weight: Floats, mean: Floats) -> Floats:
+    return np.column_stack([np.zeros(len(weight)), weight, mean, np.zeros(len(weight))])
+
+
+def _follow_order(neighbour: Ints, order: Ints) -> Ints:
+    """Where neighbours stand once rows stand in this order."""
+    place = np.empty(order.max() + 1, dtype=np.int64)
+    place[order] = np.arange(len(order))
+    return np.where(neighbour >= 0, place[neighbour], -1)
+
+
+def _tree_order(mean: Floats) -> tuple[Ints, Ints]:
+    """The rows in the order of a kd-tree's leaves, and where its nodes begin."""
+    levels = int(np.ceil(np.log2(max(len(mean) / LEAF_SIZE, 1.0))))
+    start = np.empty(2 ** (levels + 1), dtype=np.int64)
+    order = np.arange(len(mean))
+    sort_into_tree(mean, order, start)
+    return order, start
+
+
+def _find(weight: Floats, mean: Floats, start: Ints, neighbour: Ints, cost: Floats) -> bool:
+    """Find the missing neighbours, through the tree if a trial shows that it pays; returns whether it did."""
+    nodes = len(start) - 1
+    lo, hi, lightest = np.empty((nodes, mean.shape[1])), np.empty((nodes, mean.shape[1])), np.empty(nodes)
+    bound_nodes(weight, mean, start, lo, hi, lightest)
+    wanted = np.flatnonzero(neighbour < 0)
+    if len(wanted) > 2 * TRIAL:
+        trial = wanted[spread_indices(len(wanted), TRIAL)]
+        looked = find_in_tree(trial, weight, mean, start, lo, hi, lightest, neighbour, cost)
+        if looked > WORTH * len(trial) * len(weight):
+            neighbour[trial] = -1
+            find_by_scan(wanted, weight, mean, neighbour, cost)
+            return False
+        wanted = np.flatnonzero(neighbour < 0)
+    find_in_tree(wanted, weight, mean, start, lo, hi, lightest, neighbour, cost)
+    return True
