@@ -20,8 +20,8 @@ $(FRESH): $(READY) $(wildcard streamclust/_kernels/*.py)
 	@rm -f streamclust/_kernels/__pycache__/*.nb[ic]
 	@touch $@
 
-demo: $(FRESH)  ## a million events into a tree, the clusters in it, and a picture of both
-	$(BIN)/python examples/tree_of_a_million.py
+demo: $(FRESH)  ## a drifting stream: clusters found, what happens to them, and pictures
+	$(BIN)/python examples/drifting_stream.py
 
 test: $(FRESH)  ## every test, doctests included
 	$(BIN)/python -m pytest -n auto

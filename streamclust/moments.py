@@ -223,6 +223,19 @@ class Moments:
         """Move every point of the rows by `offset`."""
         return Moments(self.weight, self.mean + offset, self.scatter, self.kind)
 
+    def widen(self, values: Floats) -> Moments:
+        """The rows with more features, one for each value, which all their points have.
+
+        >>> Moments.of_points([[0.0], [2.0]]).widen(np.array([5.0])).scatter
+        array([[[2., 0.],
+                [0., 0.]]])
+        """
+        rows, more = len(self), len(values)
+        mean = np.concatenate([self.mean, np.broadcast_to(values, (rows, more))], axis=1)
+        after = {"full": ((0, 0), (0, more), (0, more)), "diagonal": ((0, 0), (0, more))}.get(self.kind)
+        scatter = self.scatter if after is None else np.pad(self.scatter, after)
+        return Moments(self.weight, mean, scatter, self.kind)
+
     def total(self) -> Moments:
         """All rows merged into one."""
         return self.to_groups(None)

@@ -2,8 +2,9 @@
 
 Events come as mappings, tables and frames; everything behind this door sees rows of float64. A value that
 is absent, None or NaN is missing: the three mean the same, and the row holds NaN. A feature gets a column
-with its first number, after the columns already there. So earlier events count as missing it, and an older
-row is the beginning of a newer one.
+with its first number, after the columns already there; features that appear in the same event stand in the order
+of their names, so that the order within an event means nothing. So earlier events count as missing it, and an
+older row is the beginning of a newer one.
 
 >>> schema = Schema()
 >>> schema.row({"x": 1, "y": 2.5})
@@ -38,9 +39,11 @@ import datetime
 import math
 import numbers
 import reprlib
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from decimal import Decimal
+from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -102,10 +105,11 @@ class Schema:
             raise ValueError(f"names must differ from each other, got {repeated!r} more than once")
 
     def _adopt(self, columns: Columns) -> None:
-        # Both are replaced, never changed in place, and no reader needs both: a thread that predicts
+        # All are replaced, never changed in place, and no reader needs two of them: a thread that predicts
         # meanwhile sees the schema as it was before or as it is after.
         self._columns = columns
         self._names = tuple(columns)
+        self._values = values_getter(self._names)
 
     # ---------------------------------------------------------------- reading
 
@@ -153,7 +157,7 @@ class Schema:
 
     def row(self, x: Mapping[Any, Any], extend: bool = True) -> Floats:
         """Turn one event into a row. With `extend=False` (prediction) new features are ignored, not added."""
-        plain = _plain_row(x, self._names)
+        plain = _plain_row(x, self._values)
         if plain is not None:
             return plain
         columns = dict(self._columns)
@@ -172,7 +176,7 @@ class Schema:
         strict = self.missing == "error"
         settled = len(columns) > 0
         row = [math.nan] * len(columns)
-        for name, value in x.items():
+        for name, value in in_order(x, columns):
             column = columns.get(name)
             if column is None and strict and settled:
                 raise _new_feature(name, where)
@@ -219,13 +223,15 @@ class Schema:
 
     def _read_events(self, events: Iterable[Mapping[Any, Any]], extend: bool) -> Floats:
         columns = dict(self._columns)
-        names = self._names
+        values = self._values
+        width = len(columns)
         rows: list[Floats] = []
         for i, x in enumerate(events):
-            row = _plain_row(x, names)
+            row = _plain_row(x, values)
             if row is None:
                 row = self._read(x, columns, extend, f"row {i}: ")
-                names = names if len(names) == len(columns) else tuple(columns)
+                if len(columns) > width:
+                    values, width = values_getter(tuple(columns)), len(columns)
             rows.append(row)
         table = np.full((len(rows), len(columns)), np.nan)
         for i, row in enumerate(rows):
@@ -274,8 +280,8 @@ class Schema:
                 found[series.name] = _numbers((series.name,), listed)[:, 0]
                 self._refuse_holes((series.name,), found[series.name][:, None])
         first = {name: int(np.isnan(v).argmin()) for name, v in found.items() if not np.isnan(v).all()}
-        # The order in which reading event by event would meet them: by row, within a row by column.
-        for name in sorted(first, key=first.__getitem__):
+        # The order in which reading event by event would meet them: by row, within a row by name.
+        for name in sorted(first, key=lambda name: (first[name], name_order(name))):
             columns.setdefault(name, len(columns))
         table = np.full((len(frame), len(columns)), np.nan)
         for name, values in found.items():
@@ -311,12 +317,33 @@ class Schema:
 # -------------------------------------------------------------------- numbers
 
 
-def _plain_row(x: object, names: tuple[Hashable, ...]) -> Floats | None:
-    """Turn an event of just these features, in this order, all plain finite numbers, into a row; or None."""
-    if not isinstance(x, dict) or tuple(x) != names:
+Values = Callable[[Mapping[Any, Any]], tuple[Any, ...]]
+
+
+def values_getter(names: tuple[Hashable, ...]) -> Values:
+    """A function from an event of just these features to its values in this order; KeyError for any other event."""
+    if not names:
+        return _no_values
+    return itemgetter(*names) if len(names) > 1 else partial(_one_value, names[0])
+
+
+def _one_value(name: Hashable, x: Mapping[Any, Any]) -> tuple[Any, ...]:
+    return (x[name],)
+
+
+def _no_values(x: Mapping[Any, Any]) -> tuple[Any, ...]:
+    raise KeyError("no features are known yet")
+
+
+def _plain_row(x: object, values_of: Values) -> Floats | None:
+    """Turn an event of just the known features, all plain finite numbers, into a row; or None."""
+    if type(x) is not dict:  # its kin may invent what they lack
         return None
-    values = x.values()
-    if not PLAIN.issuperset(map(type, values)):
+    try:
+        values = values_of(x)
+    except KeyError:
+        return None
+    if len(values) != len(x) or not PLAIN.issuperset(map(type, values)):
         return None
     try:
         # The sum of numbers is finite only if each of them is; sums that overflow take the careful path.
@@ -324,7 +351,25 @@ def _plain_row(x: object, names: tuple[Hashable, ...]) -> Floats | None:
             return None
     except (OverflowError, ValueError):
         return None
-    return np.fromiter(values, np.float64, len(names))
+    return np.array(values, dtype=np.float64)
+
+
+def in_order(x: Mapping[Any, Any], columns: Columns) -> Iterable[tuple[Any, Any]]:
+    """The items of an event, features that have no column yet in the order of their names."""
+    new = [name for name in x if name not in columns]
+    if len(new) < 2:
+        return x.items()
+    return [
+        *((name, x[name]) for name in x if name in columns),
+        *((name, x[name]) for name in sorted(new, key=name_order)),
+    ]
+
+
+def name_order(name: Hashable) -> tuple[str, Any]:
+    """What names are sorted by: numbers among themselves, text among itself, anything else as it is written."""
+    if isinstance(name, (int, float)):
+        return "", name
+    return type(name).__name__, name if isinstance(name, str) else repr(name)
 
 
 def _numbers(names: Sequence[Hashable], values: np.ndarray[Any, Any] | list[list[Any]]) -> Floats:

@@ -2,6 +2,8 @@
 
 import os
 
+os.environ.setdefault("SCIPY_ARRAY_API", "1")  # before scipy: scikit-learn then checks array API input too
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings

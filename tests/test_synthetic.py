@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from streamclust_connectors.synthetic import Mixture, topics
+from streamclust_connectors.synthetic import Drift, Mixture, topics
 
 
 @pytest.mark.parametrize("tau", [0.5, 3.0])
@@ -45,3 +45,36 @@ def test_documents_have_their_length_and_their_topic():
     means = np.array([counts[labels == c].mean(axis=0) for c in range(3)])
     nearest = np.linalg.norm(counts[:, None] - means, axis=-1).argmin(axis=1)
     assert (nearest == labels).mean() > 0.8
+
+
+def test_clusters_move_appear_split_and_vanish_when_they_should():
+    stream = Drift(n_features=3, n_clusters=5, n_events=30_000, births=2, deaths=1, splits=1, seed=4)
+    events, labels = (np.concatenate(parts) for parts in zip(*stream.batches(1000), strict=True))
+    assert events.shape == (30_000, 3)
+    at = np.arange(30_000) / 30_000
+    for k, track in enumerate(stream.tracks):
+        own = at[labels == k]
+        assert own.min() >= track.first
+        assert own.max() < track.last
+        assert len(own) > 1000
+        late = labels == k
+        late[at < track.last - 0.1] = False
+        expected = track.origin + (track.last - 0.05) * track.path + track.apart
+        assert np.abs(events[late].mean(axis=0) - expected).max() < 0.3
+    assert sorted({track.first for track in stream.tracks}) == [0.0, 1 / 3, 0.5]
+    assert len([track for track in stream.tracks if track.last == 2 / 3]) == 1
+
+
+def test_drifting_clusters_start_apart_and_a_seed_gives_the_same_stream():
+    stream = Drift(2, n_events=100, seed=2, gap=8.0)
+    places = np.unique([track.origin for track in stream.tracks], axis=0)
+    gaps = np.linalg.norm(places[:, None] - places, axis=-1)
+    assert gaps[np.triu_indices(len(places), 1)].min() >= 8.0
+    np.testing.assert_array_equal(
+        next(stream.batches(100))[0], next(Drift(2, n_events=100, seed=2).batches(100))[0]
+    )
+
+
+def test_too_few_clusters_to_split_and_vanish_are_refused():
+    with pytest.raises(ValueError, match="too few"):
+        Drift(2, n_clusters=2)

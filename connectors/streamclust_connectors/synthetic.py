@@ -1,8 +1,9 @@
-"""Synthetic events: Gaussian clusters at a chosen separation, documents of a few topics."""
+"""Synthetic events: Gaussian clusters at a chosen separation, clusters that drift, documents of a few topics."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +53,116 @@ class Mixture:
         """n events in batches of at most `size`."""
         for start in range(0, n, size):
             yield self.sample(min(size, n - start))[0]
+
+
+class Track(NamedTuple):
+    """One cluster of a drifting stream: where it is between its first and its last moment (shares of the stream)."""
+
+    first: float
+    last: float
+    origin: Floats
+    """Its centroid at the beginning of the stream, had it been there."""
+    path: Floats
+    """How far it moves in the course of the whole stream."""
+    root: Floats
+    apart: Floats
+    """Where it goes, besides, in the first tenth of the stream after its first moment: away from what it split from."""
+
+
+class Drift:
+    """A stream of Gaussian clusters that move, appear, vanish and split.
+
+    Deviations are about 1 and centroids at first at least `gap` apart. Each cluster moves `distance` deviations in
+    the course of `n_events`, in a direction that keeps it, if it can, three quarters of the gap away from the others.
+    At a third of the stream `births` clusters appear, at half of it `splits` of them split in two that move six
+    deviations apart within a tenth of the stream, and at two thirds `deaths` vanish.
+
+    >>> stream = Drift(n_features=2, n_events=1000, seed=1)
+    >>> sum(len(events) for events, labels in stream.batches(300))
+    1000
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        n_clusters: int = 8,
+        n_events: int = 300_000,
+        distance: float = 8.0,
+        births: int = 2,
+        deaths: int = 2,
+        splits: int = 1,
+        gap: float = 8.0,
+        seed: int = 0,
+    ) -> None:
+        if n_clusters < splits + deaths:
+            raise ValueError(
+                f"{n_clusters} clusters are too few for {splits} to split and {deaths} to vanish"
+            )
+        self.n_events = n_events
+        self._rng = rng = np.random.default_rng(seed)
+        places = _apart(rng, n_clusters + births, n_features, gap)
+        still = np.zeros(n_features)
+        self.tracks: list[Track] = []
+        for k, place in enumerate(places):
+            first = 1 / 3 if k >= n_clusters else 0.0
+            last = 2 / 3 if splits <= k < splits + deaths else 1.0
+            path = self._free_path(place, distance, gap)
+            shape = rng.normal(size=(n_features, n_features))
+            shape = 0.7 * np.eye(n_features) + 0.7 * shape / np.linalg.norm(shape) * np.sqrt(n_features)
+            if k >= splits:
+                self.tracks += [Track(first, last, place, path, shape, still)]
+                continue
+            aside = 3.0 * _direction(rng, n_features)
+            self.tracks += [Track(0.0, 0.5, place, path, shape, still)]
+            self.tracks += [Track(0.5, 1.0, place, path, shape / 1.4, sign * aside) for sign in (1.0, -1.0)]
+
+    def _free_path(self, place: Floats, distance: float, gap: float) -> Floats:
+        """A path away from the tracks there are already: the freest of a hundred."""
+        moments = np.linspace(0.0, 1.0, 11)[:, None]
+        best, freest = np.zeros_like(place), -1.0
+        for _ in range(100):
+            path = distance * _direction(self._rng, len(place))
+            own = place + moments * path
+            room = [np.linalg.norm(own - (t.origin + moments * t.path), axis=1).min() for t in self.tracks]
+            if min(room, default=np.inf) > freest:
+                best, freest = path, float(min(room, default=np.inf))
+            if freest >= 0.75 * gap:
+                break
+        return best
+
+    def batches(self, size: int) -> Iterator[tuple[Floats, Ints]]:
+        """The events in batches of at most `size`, each with the number of its track."""
+        for start in range(0, self.n_events, size):
+            moments = np.arange(start, min(start + size, self.n_events)) / self.n_events
+            alive = np.array([(t.first <= moments) & (moments < t.last) for t in self.tracks])
+            labels = np.argmax(self._rng.random(alive.shape) * alive, axis=0)
+            noise = self._rng.normal(size=(len(moments), len(self.tracks[0].origin)))
+            events = np.empty_like(noise)
+            for k, track in enumerate(self.tracks):
+                own = labels == k
+                gone = np.minimum((moments[own] - track.first) / 0.1, 1.0)[:, None]
+                place = track.origin + moments[own, None] * track.path + gone * track.apart
+                events[own] = place + noise[own] @ track.root.T
+            yield events, labels
+
+
+def _direction(rng: np.random.Generator, n_features: int) -> Floats:
+    """A random direction of length 1."""
+    step = rng.normal(size=n_features)
+    return np.asarray(step / np.linalg.norm(step))
+
+
+def _apart(rng: np.random.Generator, n: int, n_features: int, gap: float) -> Floats:
+    """n places in a cube, no two closer than `gap`; the cube grows until they fit."""
+    side = gap * n ** (1 / n_features)
+    places: list[Floats] = []
+    while len(places) < n:
+        place = rng.uniform(-side / 2, side / 2, size=n_features)
+        if all(np.linalg.norm(place - other) >= gap for other in places):
+            places.append(place)
+        else:
+            side *= 1.01
+    return np.array(places)
 
 
 def topics(n: int, d: int, k: int, length: int, seed: int) -> tuple[Floats, Ints]:

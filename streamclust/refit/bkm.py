@@ -36,7 +36,8 @@ from streamclust.refit.search import (
 )
 from streamclust.refit.top_down import top_down
 
-Search = Literal["auto", "top-down"]
+Search = Literal["auto", "quick", "top-down"]
+"""How K is searched: bottom-up; the same without second thoughts where data are few; or as the paper does."""
 
 FEW_LEAVES = 4 * STARTS[-1]
 """A tree of fewer leaves has a sample small enough to start on: nothing would be won on the leaves."""
@@ -128,6 +129,8 @@ def bkm_steps(
         state = yield from told(top_down(sample, "sample"))
     elif start is not None:
         state = yield from told(warm(sample, start, rng))
+    elif len(leaves.rows) < FEW_LEAVES and search == "quick":
+        state = yield from told(cold_from_leaves(sample, sample, rng))
     elif len(leaves.rows) < FEW_LEAVES:
         state = yield from told(cold(sample, rng, "sample"))
     else:

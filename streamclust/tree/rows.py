@@ -9,6 +9,7 @@ from typing import Any, SupportsIndex, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamclust._kernels.check import all_within
 from streamclust._kernels.tree import DEEP, FREE_PAIRS, FREE_SLOTS, LEAVES, Tree
 from streamclust._kernels.types import Floats, Ints
 
@@ -61,6 +62,17 @@ def check_rows(
         kept = w > 0
         x, w, t = x[kept], w[kept], t[kept] if len(t) else t
     return _plain(x), _plain(w), _plain(t)
+
+
+def check_values(values: ArrayLike) -> Floats:
+    """One finite number for each feature to add."""
+    column = _numbers(values, "values")
+    if column.ndim != 1:
+        raise ValueError(
+            f"values must be a list of numbers, one for each new feature, got shape {column.shape}"
+        )
+    _check_finite(column[None])
+    return column
 
 
 def _plain(array: Floats) -> Floats:
@@ -128,17 +140,13 @@ def _check_weights(w: Floats) -> None:
 
 
 def _check_finite(x: Floats) -> None:
-    flat = x.ravel()
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.dot(flat, flat) <= LARGEST**2:  # one pass finds NaN, infinities and values too large
-            return
-    bad = ~(np.abs(x) <= LARGEST)
-    if bad.any():
-        row, column = np.argwhere(bad)[0]
-        raise ValueError(
-            f"row {row}, column {column} is {x[row, column]}: every value must be finite and at most "
-            f"{LARGEST:g}; drop or impute such rows first"
-        )
+    if all_within(_plain(x).ravel(), LARGEST):
+        return
+    row, column = np.argwhere(~(np.abs(x) <= LARGEST))[0]
+    raise ValueError(
+        f"row {row}, column {column} is {x[row, column]}: every value must be finite and at most "
+        f"{LARGEST:g}; drop or impute such rows first"
+    )
 
 
 # ------------------------------------------------------------------ saved arrays

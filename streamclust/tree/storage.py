@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamclust._kernels.tree import FREE_PAIRS, FREE_SLOTS, LEAVES, Tree
-from streamclust._kernels.types import Ints
+from streamclust._kernels.types import Floats, Ints
 
 FIRST_CAPACITY = 64
 
@@ -17,6 +17,7 @@ PER_SLOT = (
     "weight", "mean", "scatter", "spread", "lo", "hi", "gain", "gain_spread",
     "points", "point_weight", "key", "count", "cutoff",
 )  # fmt: skip
+PER_FEATURE = ("direction", "mean", "lo", "hi", "points", "origin")
 PER_TREE = ("counts", "clock", "origin")
 
 
@@ -103,6 +104,40 @@ def shrink(tree: Tree, capacity: int) -> Tree:
     smaller.free_pair[:] = _stack(n - 1, capacity - 1, capacity - 1)
     smaller.free_slot[:] = _stack(n, capacity, capacity)
     return smaller
+
+
+def widen(tree: Tree, values: Floats, width: int) -> Tree:
+    """The same tree with more features, in which every event so far has the same values."""
+    old, more = tree.mean.shape[1], len(values)
+    wider = empty_tree(old + more, width, tree.key.shape[1], len(tree.node))
+    live = tree.node >= 0
+    for name, value in tree._asdict().items():
+        place = getattr(wider, name)
+        if name == "scatter":
+            place[:] = widened_scatter(value, old, more, width)
+        elif name in PER_FEATURE:
+            place[..., :old] = value
+        else:
+            place[:] = value
+    wider.origin[old:] = values
+    held = np.arange(tree.key.shape[1]) < tree.count[:, None]
+    wider.points[..., old:] = np.where((held & live[:, None])[..., None], values, 0.0)
+    boxed = live & (tree.lo[:, 0] <= tree.hi[:, 0])
+    wider.lo[:, old:] = np.where(boxed[:, None], values, np.inf)
+    wider.hi[:, old:] = np.where(boxed[:, None], values, -np.inf)
+    return wider
+
+
+def widened_scatter(scatter: Floats, old: int, more: int, width: int) -> Floats:
+    """Flattened scatters with rows and columns of zeros for the new features."""
+    slots = len(scatter)
+    if width == (old + more) ** 2:
+        square = np.zeros((slots, old + more, old + more))
+        square[:, :old, :old] = scatter.reshape(slots, old, old)
+        return square.reshape(slots, width)
+    flat = np.zeros((slots, width))
+    flat[:, : scatter.shape[1]] = scatter
+    return flat
 
 
 def copy(tree: Tree) -> Tree:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from copy import copy
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -18,6 +19,7 @@ from streamclust._kernels.tree import (
     LEAVES,
     NOW,
     Tree,
+    descend_rows,
     rescale,
     sample_masses,
 )
@@ -27,7 +29,14 @@ from streamclust._kernels.types import Floats, Ints
 from streamclust.moments import Moments, Scatter, scatter_width
 from streamclust.tree import storage
 from streamclust.tree.balance import rebalance
-from streamclust.tree.rows import check_links, check_positive, check_rows, check_shapes, whole_number
+from streamclust.tree.rows import (
+    check_links,
+    check_positive,
+    check_rows,
+    check_shapes,
+    check_values,
+    whole_number,
+)
 
 Split = Literal["principal", "widest"]
 UNLIMITED = 2**62
@@ -127,15 +136,18 @@ class SummaryTree:
         All rows are learnt or, if one of them is refused, none. Rows of weight 0 change nothing. A late
         event, of a time before the latest one seen, gets the weight it would have by now.
         """
-        x, w, t = check_rows(self.n_features, rows, weight, time)
-        self._check_clock(time is not None)
+        self.insert_checked(*check_rows(self.n_features, rows, weight, time))
+
+    def insert_checked(self, x: Floats, w: Floats, t: Floats) -> None:
+        """Learn rows, weights and times that `check_rows` has passed; no weights or no times is an empty array."""
+        self._check_clock(len(t) > 0)
         if len(x) == 0:
             return
         tree = self._tree
         if self.n_events == 0:
             tree.origin[:] = x[0]
             tree.clock[:] = t[0] if len(t) else 0.0
-        self._timed = time is not None
+        self._timed = len(t) > 0
         uniforms = self._generator.random(len(x))
         self._draws += len(x)
         half_life, principal = self.half_life or np.inf, self.split == "principal"
@@ -184,6 +196,40 @@ class SummaryTree:
                 base = storage.grow(base, UNLIMITED)
         self._tree = self._fit_to_limit(base)
         self._forget_sums()
+
+    def copy(self) -> SummaryTree:
+        """A tree of its own with the same state: both continue alike, bit for bit."""
+        twin = copy(self)
+        twin._tree = storage.copy(self._tree)
+        twin._generator = np.random.Generator(np.random.PCG64(self.seed).advance(self._draws))
+        twin._forget_sums()
+        return twin
+
+    def widen(self, values: ArrayLike) -> None:
+        """Add features, one for each value, that no event so far had: all of them count as having that value."""
+        column = check_values(values)
+        self._tree = storage.widen(
+            self._tree, column, scatter_width(self.scatter, self.n_features + len(column))
+        )
+        self.n_features += len(column)
+        self._forget_sums()
+
+    def fill(self, row: ArrayLike) -> Floats:
+        """The row with each missing value (NaN) taken from the leaf that is nearest in the features it has."""
+        filled = np.array(row, dtype=float)
+        known = ~np.isnan(filled)
+        if filled.shape != (self.n_features,) or not known.any():
+            raise ValueError(
+                f"a row to fill has {self.n_features} values, not all of them missing, got {row!r}"
+            )
+        slots = self._live_slots()
+        if not len(slots):
+            raise ValueError("a tree without events knows no value to fill in")
+        means = self._tree.mean[slots]
+        gaps = means[:, known] - (filled - self._tree.origin)[known]
+        nearest = np.einsum("ri,ri->r", gaps, gaps).argmin()
+        filled[~known] = (means[nearest] + self._tree.origin)[~known]
+        return filled
 
     def _fit_to_limit(self, tree: Tree) -> Tree:
         """The tree with arrays of this tree's size, and at most as many leaves; what is uneven settles."""
@@ -248,6 +294,26 @@ class SummaryTree:
         mass = sample_masses(tree, slots) * self._present
         taken = (np.arange(tree.key.shape[1]) < counts[:, None]) & (mass > 0)
         return points[taken], mass[taken]
+
+    def shares(self, rows: ArrayLike, weight: ArrayLike | None = None) -> Floats:
+        """How much of the rows' weight falls into the cell of each leaf, in the order of `leaves()`; sums to 1 or less.
+
+        A row can fall to a leaf that has lost all its weight: that is in no share.
+        """
+        x, w, _ = check_rows(self.n_features, rows, weight, None)
+        w = w if len(w) else np.ones(len(x))
+        tree = self._tree
+        slots = np.empty(len(x), dtype=np.int64)
+        descend_rows(tree.child, tree.axis, tree.direction, tree.threshold, x - tree.origin, len(x), slots)
+        return np.asarray(np.bincount(slots, w, len(tree.node))[self._live_slots()] / w.sum())
+
+    def reweighted(self, factor: Floats) -> SummaryTree:
+        """A tree to read, never to insert into, in which leaf i of `leaves()` weighs factor[i] times as much."""
+        twin = self.copy()
+        slots, tree = self._live_slots(), twin._tree
+        for values in (tree.weight, tree.spread, tree.scatter):
+            values[slots] *= factor.reshape(-1, *[1] * (values.ndim - 1))
+        return twin
 
     # ---------------------------------------------------------------- cuts
 

@@ -30,8 +30,12 @@ def widen(rows: list[np.ndarray], width: int) -> np.ndarray:
 
 
 def known(stream: list[dict]) -> list[Hashable]:
-    """Slow twin of the order of columns: the features with a number, as they come."""
-    return list(dict.fromkeys(name for x in stream for name, v in x.items() if v is not None and v == v))
+    """Slow twin of the order of columns: the features with a number, as they come; within an event by name."""
+    found = []
+    for x in stream:
+        new = [name for name, v in x.items() if v is not None and v == v and name not in found]
+        found += sorted(new, key=lambda name: (isinstance(name, str) + 2 * isinstance(name, tuple), name))
+    return found
 
 
 @given(streams)

@@ -1,0 +1,144 @@
+"""State <-> one safe file: arrays and JSON, no pickles, a checksum over all, written whole or not at all.
+
+A file is a line of text (what it is, the format's version, the SHA-256 of the rest) and an npz archive.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import logging
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import streamclust
+from streamclust.checkpoint.state import State
+
+FORMAT = 1
+MAGIC = b"streamclust checkpoint"
+VALUES = "values.json"
+
+log = logging.getLogger(__name__)
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be used, and why."""
+
+
+def write(path: str | os.PathLike[str], state: State) -> None:
+    """Write a state: to a temporary file beside, flushed to the disk, renamed, the directory flushed too."""
+    path = Path(path)
+    body = encode(state)
+    digest = hashlib.sha256(body).hexdigest().encode()
+    handle, temporary = tempfile.mkstemp(prefix=path.name, suffix=".part", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(b"%s %d %s\n" % (MAGIC, FORMAT, digest))
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def read(path: str | os.PathLike[str]) -> State:
+    """Read a state; CheckpointError says what is wrong with a file that is not whole, not ours or not this format."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
+    head, newline, body = content.partition(b"\n")
+    words = head.removeprefix(MAGIC).split()
+    if not head.startswith(MAGIC) or not newline or len(words) != 2:
+        raise CheckpointError(f"{path} is not a streamclust checkpoint")
+    if words[0] != b"%d" % FORMAT:
+        raise CheckpointError(
+            f"{path} is a checkpoint of format {words[0].decode(errors='replace')}, this version of streamclust "
+            f"({streamclust.__version__}) reads format {FORMAT}; load it with the version that wrote it"
+        )
+    if hashlib.sha256(body).hexdigest().encode() != words[1]:
+        raise CheckpointError(f"{path} is damaged: its checksum does not hold; it was cut short or changed")
+    return decode(body)
+
+
+def encode(state: State) -> bytes:
+    """An npz archive of the arrays, with the JSON beside them."""
+    values = state.values | {"library": streamclust.__version__}
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        _put(archive, VALUES, json.dumps(values).encode())
+        for name, array in state.arrays.items():
+            content = io.BytesIO()
+            np.lib.format.write_array(content, np.asanyarray(array), allow_pickle=False)
+            _put(archive, f"{name}.npy", content.getvalue())
+    return buffer.getvalue()
+
+
+def _put(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    archive.writestr(zipfile.ZipInfo(name), content)  # without the time: the same state gives the same bytes
+
+
+def decode(body: bytes) -> State:
+    """What `encode` wrote."""
+    arrays: dict[str, NDArray[Any]] = {}
+    with zipfile.ZipFile(io.BytesIO(body)) as archive:
+        values = json.loads(archive.read(VALUES))
+        for name in archive.namelist():
+            if name.endswith(".npy"):
+                content = io.BytesIO(archive.read(name))
+                arrays[name[:-4]] = np.lib.format.read_array(content, allow_pickle=False)
+    return State(arrays, values)
+
+
+class Checkpoints:
+    """The latest few checkpoints in a directory, numbered upwards."""
+
+    def __init__(self, directory: str | os.PathLike[str], keep: int = 3) -> None:
+        if keep < 1:
+            raise ValueError(f"keep must be at least 1, got {keep}")
+        self.directory = Path(directory)
+        self.keep = keep
+        self.directory.mkdir(parents=True, exist_ok=True)
+
+    def files(self) -> list[Path]:
+        """The checkpoints there are, the newest first."""
+        return sorted(self.directory.glob("*.checkpoint"), reverse=True)
+
+    def save(self, state: State) -> Path:
+        """Write a checkpoint and let go of the oldest ones."""
+        newest = self.files()[:1]
+        number = int(newest[0].stem) + 1 if newest else 1
+        path = self.directory / f"{number:012d}.checkpoint"
+        write(path, state)
+        for old in self.files()[self.keep :]:
+            old.unlink()
+        return path
+
+    def latest(self) -> State | None:
+        """The newest checkpoint that is whole, None where there is none; says so loudly if it is not the newest."""
+        damaged: list[str] = []
+        for path in self.files():
+            try:
+                state = read(path)
+            except CheckpointError as error:
+                log.error("%s; trying the one before", error)
+                damaged.append(str(error))
+                continue
+            return state
+        if damaged:
+            raise CheckpointError("no checkpoint can be used: " + "; ".join(damaged))
+        return None

@@ -1,0 +1,407 @@
+"""Engine: the whole flow on one screen. Events into trees, trees into models, models published by a swap."""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from streamclust._kernels.types import Bools, Floats
+from streamclust.engine import schedule
+from streamclust.engine.births import newborn
+from streamclust.engine.model import NOWHERE, Model, Result, joined
+from streamclust.engine.present import as_of_now, drifted
+from streamclust.engine.refits import COVARIANCE, Recipe, Refit, Work
+from streamclust.engine.watch import STRIDE, WINDOW, Watch
+from streamclust.families import family as family_named
+from streamclust.hierarchy.agglomerate import MethodName
+from streamclust.hierarchy.dendrogram import Dendrogram
+from streamclust.hierarchy.snapshot import snapshot
+from streamclust.lineage import Change, Lineage
+from streamclust.moments import Moments
+from streamclust.refit.bkm import check_points, scored
+from streamclust.refit.mixture import Mixture
+from streamclust.refit.partition import Partition
+from streamclust.tree import SummaryTree
+from streamclust.tree.rows import check_rows
+
+RECENT = schedule.LOOK // STRIDE
+"""A look judges by the events watched since the last."""
+TOLERATED = 0.01
+"""More of them than this outside every cluster, and the stream has changed."""
+EXPECTED, ENOUGH, BACK = 30.0, 8, 16
+"""A cluster that should have been seen 30 times in the watched window is retired if it was seen fewer than 8
+times, which chance does once in a million; one that is seen 16 times is back."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What an engine is told; the same settings, seed and events give the same bits."""
+
+    family: Any = "gaussian"
+    refit: Any = "bkm"
+    mixture: Any = "finite"
+    max_leaves: int = 512
+    refit_every: int = 20_000
+    warmup: int = 100
+    half_life: float | None = None
+    birth_penalty: float | None = None
+    background: bool = True
+    seed: int = 0
+    leaf_size: int = 16
+
+
+@dataclass
+class Shard:
+    """What is kept of one part of the stream: a partition of a topic, say."""
+
+    tree: SummaryTree
+    watch: Watch
+    n_seen: int = 0
+
+
+class Engine:
+    """Learns rows of numbers, keeps a published model of them, and says what changed."""
+
+    def __init__(
+        self,
+        n_features: int,
+        settings: Settings | None = None,
+        on_event: Callable[[Change], object] | None = None,
+    ) -> None:
+        self.settings = settings or Settings()
+        self.recipe = Recipe(
+            self.settings.family, self.settings.refit, self.settings.mixture, self.settings.seed
+        )
+        self.n_features = n_features
+        self.shards: dict[Hashable, Shard] = {}
+        self.model: Model | None = None
+        self.lineage = Lineage(on_event)
+        self.n_seen = 0
+        self.n_refits = 0
+        self.next_refit = 1
+        self.last_refit = 0
+        self.last_challenge = 0.0
+        self.next_look = schedule.next_look(0)
+        self.tolerated = TOLERATED
+        self.refit: Refit | None = None
+        self._clusters: tuple[tuple[int, int], Moments] | None = None
+        self._calibration: tuple[tuple[int, int], Floats] | None = None
+
+    # ---------------------------------------------------------------- learning
+
+    def learn(
+        self,
+        rows: ArrayLike,
+        weight: ArrayLike | None = None,
+        time: ArrayLike | None = None,
+        shard: Hashable = 0,
+    ) -> None:
+        """Learn complete rows, all of them or none, into the summary of their shard, and do what falls due."""
+        x, w, t = check_rows(self.n_features, rows, weight, time)
+        check_points(self.settings.family, x)
+        part = self._shard(shard)
+        done = 0
+        while done < len(x):
+            end = min(len(x), done + self.until_due)
+            part.tree.insert_checked(x[done:end], w[done:end], t[done:end])
+            part.watch.see(x[done:end], part.n_seen, w[done:end] if len(w) else None)
+            part.n_seen += end - done
+            self.n_seen += end - done
+            self._act()
+            done = end
+
+    def fill(self, row: Floats, shard: Hashable = 0) -> Floats:
+        """A row with its missing values (NaN) taken from the nearest leaf of its shard, or of another."""
+        trees = [self._shard(shard).tree, *(part.tree for part in self.shards.values())]
+        return next((tree for tree in trees if tree.n_events), trees[0]).fill(row)
+
+    def release(self, shard: Hashable) -> Shard:
+        """Let a shard go, to be adopted elsewhere: refits no longer read it. The count of events goes on."""
+        return self.shards.pop(shard)
+
+    def adopt(self, shard: Hashable, part: Shard) -> None:
+        """Take over a shard that was released elsewhere; the next event brings a refit that reads it."""
+        if shard in self.shards:
+            raise ValueError(f"shard {shard!r} is here already")
+        self.shards[shard] = part
+        self.next_refit = self.n_seen + 1
+
+    def widen(self, values: ArrayLike) -> None:
+        """Add features that no event had until now; all events so far count as having these values.
+
+        The model published knows nothing of them: the next refit will.
+        """
+        column = np.asarray(values, dtype=float)
+        for part in self.shards.values():
+            part.tree.widen(column)
+            part.watch.widen(column)
+        self.n_features += len(column)
+
+    def merge(self, other: Engine) -> None:
+        """Learn everything another engine has learnt, and refit at once from the clusters of both."""
+        if (self.n_features, self.settings) != (other.n_features, other.settings):
+            raise ValueError(
+                "only engines of the same settings and features can be merged: they differ in "
+                f"{self.settings} of {self.n_features} and {other.settings} of {other.n_features}"
+            )
+        if other.model is None:
+            return
+        for key, theirs in other.shards.items():
+            ours = self._shard(key)
+            ours.tree.merge(theirs.tree)
+            ours.watch.merge(theirs.watch)
+            ours.n_seen += theirs.n_seen
+        self.n_seen += other.n_seen
+        self.next_look = schedule.next_look(self.n_seen)
+        self._start_refit(lag=0, more=other.model.result.clusters)
+
+    def settle(self) -> None:
+        """Refit at once, whatever the schedule says; it goes on from here."""
+        if self.n_seen:
+            if self.model is None:
+                self._start_refit()
+            self._start_refit(lag=0)
+
+    @property
+    def until_due(self) -> int:
+        """How many more events until something falls due: until then the model stays as it is."""
+        return (
+            min(self.next_refit, self.next_look, self.refit.due if self.refit else sys.maxsize) - self.n_seen
+        )
+
+    def _act(self) -> None:
+        """Do what falls due at this event count: publish, look, refit, in this order."""
+        if self.refit is not None and self.n_seen >= self.refit.due:
+            self._publish(self.refit)
+        if self.n_seen >= self.next_look:
+            self.next_look = schedule.next_look(self.n_seen)
+            self._look()
+        if self.n_seen >= self.next_refit:
+            self._start_refit()
+
+    # ---------------------------------------------------------------- refits
+
+    def _start_refit(self, lag: int | None = None, more: Moments | None = None) -> None:
+        """Refit from the clusters there are, and `more`; one on its way is no longer wanted."""
+        self.refit = None
+        tree = self.present_tree()
+        s, first = self.settings, self.model is None
+        evidence = float(tree.total.weight[0])
+        self.last_refit = self.n_seen
+        self.next_refit = schedule.next_refit(self.n_seen, evidence, s.warmup, s.refit_every)
+        if self.model is None:
+            self.model = self._first_model(tree)
+        if first and more is None:
+            return
+        self.n_refits += 1
+        start = self.model.result.clusters
+        start = start if more is None else Moments.stack([start, more])
+        lag = schedule.lag(self.n_seen, self.next_refit) if lag is None else lag
+        cold = schedule.challenged(evidence, self.last_challenge)
+        if cold:
+            self.last_challenge = evidence
+        work = Work(self.recipe, tree, self.model, start, self.recent(), cold, self.n_refits)
+        self.refit = Refit.started(work, due=self.n_seen + lag, background=s.background and lag > 0)
+        if lag == 0:
+            self._publish(self.refit)
+
+    def _first_model(self, tree: SummaryTree) -> Model:
+        """One cluster of everything, until there is enough to look closer."""
+        born = self.lineage.born(self.n_seen, 0, float(tree.total.weight[0]))
+        return Model(0, self.n_seen, single(self.settings, tree), (born,))
+
+    def _publish(self, refit: Refit) -> None:
+        """Swap the model for what a refit found; clusters keep their ids, and what became of them is told."""
+        found = refit.result()
+        self.refit = None
+        assert (
+            self.model is not None
+        )  # with the clusters that the refit began from, though some may have new ids
+        version = self.model.version + 1
+        ids = self.lineage.follow(
+            self.n_seen, version, self.model.ids, found.old_weight, found.new_weight, found.shared
+        )
+        self.model = Model(version, self.n_seen, found.result, ids, frozenset(self.lineage.retired))
+        self._recall()
+        self.tolerated = max(TOLERATED, 2 * found.outside)
+
+    # ---------------------------------------------------------------- between refits
+
+    def _look(self) -> None:
+        """See whether the latest events fit the model. If they do not: births, and a refit at once."""
+        assert self.model is not None
+        thorough = schedule.thorough(self.n_seen)
+        if thorough:
+            self._recall()
+        recent = self.recent()
+        outside = self.outside(recent)
+        if outside.mean() <= self.tolerated:
+            waited = self.n_seen >= self.last_refit + self.settings.refit_every
+            if thorough and waited and self._changing(self.merged_tree()):
+                self._start_refit(lag=schedule.LOOK)
+            return
+        born = newborn(self.model, recent[outside], self.settings.birth_penalty)
+        for k in range(len(born)):
+            self._open(born[k].scale(float(STRIDE)))
+        # A refit on its way began before the change: its result is no longer wanted.
+        self._start_refit(lag=schedule.LOOK)
+
+    def _open(self, cluster: Moments) -> None:
+        """Publish a new cluster, provisional until the next refit confirms or absorbs it."""
+        assert self.model is not None
+        version = self.model.version + 1
+        born = self.lineage.born(self.n_seen, version, float(cluster.weight[0]))
+        result = joined(self.model.result, cluster)
+        self.model = replace(
+            self.model, version=version, n_seen=self.n_seen, result=result, ids=(*self.model.ids, born)
+        )
+
+    def _recall(self) -> None:
+        """Retire clusters that the stream no longer feeds, and name anew those that it has come back to."""
+        assert self.model is not None
+        latest = self.latest()
+        everyone = replace(self.model, hidden=frozenset())
+        weight = everyone.result.clusters.weight
+        seen = np.bincount(everyone.nearest(latest).cluster, minlength=len(weight))
+        expected = len(latest) * weight / weight.sum()
+        ids = list(self.model.ids)
+        version = self.model.version + 1
+        for k, cluster in enumerate(self.model.ids):
+            if cluster in self.lineage.retired and seen[k] >= BACK:
+                self.lineage.retired.remove(cluster)
+                ids[k] = self.lineage.born(self.n_seen, version, float(weight[k]))
+            elif cluster not in self.lineage.retired and expected[k] >= EXPECTED and seen[k] < ENOUGH:
+                self.lineage.retire(self.n_seen, version, cluster, float(weight[k]))
+        hidden = frozenset(self.lineage.retired)
+        if hidden != self.model.hidden or tuple(ids) != self.model.ids:
+            self.model = replace(
+                self.model, version=version, n_seen=self.n_seen, ids=tuple(ids), hidden=hidden
+            )
+
+    def outside(self, points: Floats) -> Bools:
+        """Which points no cluster explains: beyond every ellipsoid or, with a birth penalty, farther than that."""
+        assert self.model is not None
+        if self.settings.birth_penalty is None:
+            return self.model.outside(points)
+        means = self.model.shown.clusters.mean
+        known = points[:, : means.shape[1]]
+        nearest = np.min([((known - mean) ** 2).sum(axis=1) for mean in means], axis=0)
+        return np.asarray(nearest > self.settings.birth_penalty)
+
+    # ---------------------------------------------------------------- reading
+
+    def latest(self, n: int = WINDOW) -> Floats:
+        """The latest watched events of every shard, at most n of each."""
+        return np.concatenate([part.watch.latest(n) for part in self.shards.values()])
+
+    def _latest_weights(self) -> Floats:
+        return np.concatenate([part.watch.weights() for part in self.shards.values()])
+
+    def _changing(self, tree: SummaryTree) -> bool:
+        """Whether the latest events are spread otherwise than all that the tree has learnt."""
+        return self.n_seen > 0 and drifted(tree, self.latest(), self._latest_weights())
+
+    def recent(self) -> Floats:
+        """The events that a look judges by."""
+        return self.latest(RECENT // max(1, len(self.shards)))
+
+    def tail(self, scores: Floats) -> Floats:
+        """For each novelty score the share of the watched events, and itself, that are at least as novel."""
+        assert self.model is not None
+        if self._calibration is None or self._calibration[0] != self._moment:
+            self._calibration = self._moment, np.sort(self.model.novelty(self.latest()))
+        recent = self._calibration[1]
+        return np.asarray((1 + len(recent) - np.searchsorted(recent, scores)) / (1 + len(recent)))
+
+    def last_seen(self) -> dict[int, int]:
+        """For each cluster on show the latest watched event that was its, or the model's own moment."""
+        assert self.model is not None
+        latest = dict.fromkeys(self.model.names.tolist(), 0)
+        for part in self.shards.values():
+            ids = self.model.predict(part.watch.latest())
+            for name, number in zip(ids.tolist(), part.watch.numbers().tolist(), strict=True):
+                latest[name] = max(latest[name], number + 1)
+        return latest
+
+    @property
+    def _moment(self) -> tuple[int, int]:
+        """Nothing that is read changes while this does not."""
+        return self.n_seen, -1 if self.model is None else self.model.version
+
+    def merged_tree(self) -> SummaryTree:
+        """One tree of all shards, of its own."""
+        trees = [self.shards[key].tree for key in sorted(self.shards, key=str)] or [self._empty_tree(0)]
+        tree = trees[0].copy()
+        for other in trees[1:]:
+            tree.merge(other)
+        return tree
+
+    def present_tree(self) -> SummaryTree:
+        """One tree of all shards, to read: where the stream has drifted, its leaves weigh what they weigh of late."""
+        tree = self.merged_tree()
+        return as_of_now(tree, self.latest(), self._latest_weights()) if self._changing(tree) else tree
+
+    def _shard(self, key: Hashable) -> Shard:
+        if key not in self.shards:
+            self.shards[key] = Shard(self._empty_tree(key), Watch(self.n_features))
+        return self.shards[key]
+
+    def _empty_tree(self, key: Hashable) -> SummaryTree:
+        s = self.settings
+        return SummaryTree(
+            self.n_features, family_named(s.family).scatter, s.max_leaves, half_life=s.half_life,
+            seed=shard_seed(s.seed, key), leaf_size=s.leaf_size,
+        )  # fmt: skip
+
+    def clusters(self) -> Moments:
+        """The clusters on show as of now: what the trees have learnt until this event, labelled by the model."""
+        if self.model is None:
+            return Moments.empty(0, self.n_features, family_named(self.settings.family).scatter)
+        if self._clusters is None or self._clusters[0] != self._moment:
+            points, weight = self.present_tree().sample()
+            rows = Moments.rows_of_points(points, weight)
+            groups = self.model.nearest(points).cluster
+            found = rows.to_groups(groups, len(self.model.rows), family_named(self.settings.family).scatter)
+            self._clusters = self._moment, found
+        return self._clusters[1]
+
+    def snapshot(self, method: MethodName = "rbhc", consistent: bool = True) -> Dendrogram:
+        """The hierarchy of everything learnt until now; `consistent`: that passes through the clusters on show."""
+        if self.model is None:
+            raise ValueError("there is nothing to take a snapshot of: learn at least one event first")
+        tree = self.present_tree()
+        labels = self.model.nearest(tree.leaves().mean).cluster
+        sampled = self.model.nearest(tree.sample()[0]).cluster
+        return snapshot(
+            self.settings.family, tree, labels, self.model.names, method, consistent, sampled, self.clusters()
+        )
+
+
+def single(settings: Settings, tree: SummaryTree) -> Result:
+    """One cluster of everything a tree has learnt."""
+    family, mixture = scored(settings.family, settings.mixture, tree)
+    total = tree.total
+    whole = Partition(family, mixture, NOWHERE, total, 0.0, float(total.weight[0]))
+    if settings.refit == "bkm":
+        return whole
+    spread = whole.family.parameters(whole.posterior)
+    return Mixture(
+        COVARIANCE[settings.family],
+        np.ones(1),
+        spread.mean,
+        spread.covariance,
+        NOWHERE,
+        float(total.weight[0]),
+        0.0,
+    )
+
+
+def shard_seed(seed: int, key: Hashable) -> int:
+    """A seed for each shard, the same in every process; shard 0 has the engine's own."""
+    return seed if key == 0 else seed + 1 + zlib.crc32(repr(key).encode())

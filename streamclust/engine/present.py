@@ -1,0 +1,44 @@
+"""The present: whether the stream still is what the summary says, and the summary as the stream is now."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.stats import chi2
+
+from streamclust._kernels.types import Floats
+from streamclust.tree import SummaryTree
+
+CHANCE = 1e-9
+"""The stream has drifted if, had it not, chance would spread the watched events so unevenly less often than this."""
+FEWEST = 5.0
+"""Leaves that expect fewer watched events than this are judged together."""
+
+
+def drifted(tree: SummaryTree, watched: Floats, weight: Floats) -> bool:
+    """Whether the latest events fall to the leaves in other shares than all events did: Pearson's χ² test.
+
+    It needs no model: clusters that move, appear, vanish or split all change the shares.
+    """
+    return evidence(tree, watched, weight) < CHANCE
+
+
+def evidence(tree: SummaryTree, watched: Floats, weight: Floats) -> float:
+    """The p-value of the latest events under the tree's own shares."""
+    leaf = tree.leaves().weight
+    expected, seen = leaf / leaf.sum(), tree.shares(watched, weight)
+    size = float(weight.sum() ** 2 / (weight**2).sum())
+    judged = expected * size >= FEWEST
+    expected, seen = (np.append(part[judged], 1.0 - part[judged].sum()) for part in (expected, seen))
+    expected = np.maximum(expected, 1e-12)  # what no leaf stands for is as good as impossible
+    statistic = size * float(((seen - expected) ** 2 / expected).sum())
+    return float(chi2.sf(statistic, max(1, len(seen) - 1)))
+
+
+def as_of_now(tree: SummaryTree, watched: Floats, weight: Floats) -> SummaryTree:
+    """The tree, to read, with each leaf's weight its share of the latest events.
+
+    Leaves and their samples are all still there, so clusters too rare for the watched events to describe are, if
+    only they were seen. The total stays.
+    """
+    leaf = tree.leaves().weight
+    return tree.reweighted(tree.shares(watched, weight) * leaf.sum() / leaf)

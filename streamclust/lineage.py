@@ -1,0 +1,199 @@
+"""Ids that last: which cluster of a refit is which of those before, and what became of the others."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from streamclust._kernels.types import Bools, Floats
+
+Kind = Literal["born", "died", "split", "merged"]
+
+KEPT = 10_000
+"""The log holds so many events; older ones are let go."""
+SECOND = 1e-6
+"""What a retired cluster's claim to a successor counts against a live one's."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What happened to the set of ids: `parents` left it, `children` entered it, each id with its weight then.
+
+    A split keeps the parent's id for the child that shares most with it, a merge that of the parent that shares
+    most with the child: such an id is among both.
+
+    >>> Change("split", at=20_000, version=7, parents={3: 900.0}, children={3: 500.0, 8: 400.0})
+    split 3 -> 3, 8 at event 20000
+    """
+
+    kind: Kind
+    at: int
+    """After so many events."""
+    version: int
+    """Of the model that shows it first."""
+    parents: dict[int, float]
+    children: dict[int, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it: ids become text there, so they stand in pairs."""
+        return {
+            "kind": self.kind,
+            "at": self.at,
+            "version": self.version,
+            "parents": [[i, w] for i, w in self.parents.items()],
+            "children": [[i, w] for i, w in self.children.items()],
+        }
+
+    @classmethod
+    def from_dict(cls, state: dict[str, Any]) -> Change:
+        """Read what `to_dict` wrote."""
+        if state["kind"] not in get_args(Kind):
+            raise ValueError(f"no lifecycle event is of kind {state['kind']!r}")
+        parents, children = ({int(i): float(w) for i, w in state[side]} for side in ("parents", "children"))
+        return cls(state["kind"], int(state["at"]), int(state["version"]), parents, children)
+
+    def __repr__(self) -> str:
+        before, after = (", ".join(map(str, side)) for side in (self.parents, self.children))
+        arrow = f"{before} -> {after}" if before and after else before or after
+        return f"{self.kind} {arrow} at event {self.at}"
+
+
+class Lineage:
+    """Issues ids, follows them from refit to refit, and keeps the log of what changed.
+
+    A cluster that the stream no longer feeds is retired: it has died, as far as anyone is told, though the
+    summary still holds it and its successors. They stay unnamed unless the stream comes back to one.
+    """
+
+    def __init__(self, on_event: Callable[[Change], object] | None = None) -> None:
+        self.on_event = on_event
+        self.retired: set[int] = set()
+        self.born_at: dict[int, int] = {}
+        """For each id in use, the event count at which it was issued."""
+        self._next = 0
+        self._log: deque[Change] = deque(maxlen=KEPT)
+
+    def issue(self, at: int) -> int:
+        """An id that was never issued before."""
+        self.born_at[self._next] = at
+        self._next += 1
+        return self._next - 1
+
+    def __iter__(self) -> Iterator[Change]:
+        return iter(self._log)
+
+    def __len__(self) -> int:
+        return len(self._log)
+
+    # ---------------------------------------------------------------- single changes
+
+    def born(self, at: int, version: int, weight: float) -> int:
+        """A new cluster; returns its id."""
+        new = self.issue(at)
+        self._report([Change("born", at, version, {}, {new: weight})])
+        return new
+
+    def retire(self, at: int, version: int, cluster: int, weight: float) -> None:
+        """Report a cluster as dead that the summary still holds."""
+        self.retired.add(cluster)
+        self._report([Change("died", at, version, {cluster: weight}, {})])
+
+    # ---------------------------------------------------------------- a refit
+
+    def follow(
+        self,
+        at: int,
+        version: int,
+        old: Sequence[int],
+        old_weight: Floats,
+        new_weight: Floats,
+        shared: Floats,
+    ) -> tuple[int, ...]:
+        """Ids of the new clusters, given the weight that each old and each new cluster share (old x new).
+
+        Pairs are matched for the largest shared weight in all, a match needing a majority of one side. A new
+        cluster without a match that has a majority from one old one is its child by a split; an old one without
+        a match that went into one new one by majority has merged into it.
+        """
+        live = np.array([cluster not in self.retired for cluster in old], dtype=bool)
+        match = matched(shared, old_weight, new_weight, live)
+        parent, heir = majority(shared, new_weight), majority(shared.T, old_weight)
+        ids = [old[match[j]] if j in match else self.issue(at) for j in range(len(new_weight))]
+        # A pair with a majority would have been matched, were both of its sides free. So the parent of a new cluster
+        # without a match has one, as has the heir of an old cluster without a match.
+        kept = {i: j for j, i in match.items()}
+        splits = {i: [j] for i, j in kept.items()}
+        merges = {j: [i] for j, i in match.items()}
+        changes: list[Change] = []
+        for j in (j for j in range(len(ids)) if j not in match):
+            if parent[j] < 0:
+                changes += [Change("born", at, version, {}, {ids[j]: float(new_weight[j])})]
+            elif live[parent[j]]:
+                splits[parent[j]] += [j]
+            else:
+                self.retired.add(ids[j])
+        for i in (i for i in range(len(old)) if i not in kept and live[i]):
+            if heir[i] < 0 or ids[heir[i]] in self.retired:
+                changes += [Change("died", at, version, {old[i]: float(old_weight[i])}, {})]
+            else:
+                merges[heir[i]] += [i]
+        families: list[tuple[Kind, list[int], list[int]]] = [
+            *(("merged", parents, [j]) for j, parents in merges.items() if len(parents) > 1),
+            *(("split", [i], children) for i, children in splits.items() if len(children) > 1),
+        ]
+        for kind, before, after in families:
+            parents = {old[i]: float(old_weight[i]) for i in before}
+            changes += [Change(kind, at, version, parents, {ids[j]: float(new_weight[j]) for j in after})]
+        self.retired &= set(ids)
+        self.born_at = {cluster: self.born_at[cluster] for cluster in ids}
+        self._report(changes)
+        return tuple(ids)
+
+    def _report(self, changes: Iterable[Change]) -> None:
+        for change in changes:
+            self._log.append(change)
+            if self.on_event is not None:
+                self.on_event(change)
+
+    # ---------------------------------------------------------------- saving
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return {
+            "next": self._next,
+            "born_at": [[i, at] for i, at in self.born_at.items()],
+            "retired": sorted(self.retired),
+            "log": [change.to_dict() for change in self._log],
+        }
+
+    @classmethod
+    def from_dict(cls, state: dict[str, Any], on_event: Callable[[Change], object] | None = None) -> Lineage:
+        """Read what `to_dict` wrote."""
+        lineage = cls(on_event)
+        lineage._next = int(state["next"])
+        lineage.born_at = {int(i): int(at) for i, at in state["born_at"]}
+        lineage.retired = set(map(int, state["retired"]))
+        lineage._log.extend(map(Change.from_dict, state["log"]))
+        return lineage
+
+
+def matched(shared: Floats, old_weight: Floats, new_weight: Floats, live: Bools) -> dict[int, int]:
+    """New -> old for the pairs that keep an id. A live cluster's claim comes before any retired one's."""
+    worthy = (shared > 0.5 * old_weight[:, None]) | (shared > 0.5 * new_weight)
+    claim = np.where(worthy, np.where(live[:, None], shared, SECOND * shared), 0.0)
+    rows, columns = linear_sum_assignment(claim, maximize=True)
+    return {int(j): int(i) for i, j in zip(rows, columns, strict=True) if worthy[i, j]}
+
+
+def majority(shared: Floats, weight: Floats) -> list[int]:
+    """For each column the row that has more than half of its weight, or -1."""
+    if not len(shared):
+        return [-1] * len(weight)
+    best = shared.argmax(axis=0)
+    most = shared[best, np.arange(len(weight))]
+    return [int(i) for i in np.where(most > 0.5 * weight, best, -1)]

@@ -1,0 +1,157 @@
+"""The engine's parts: the watch, the present, births, the schedule."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamclust.engine import Engine, Settings, schedule
+from streamclust.engine.births import led, newborn
+from streamclust.engine.flow import Shard
+from streamclust.engine.present import as_of_now, drifted, evidence
+from streamclust.engine.watch import STRIDE, WINDOW, Watch
+from streamclust.tree import SummaryTree
+from tests.streams import clustered
+
+# ---------------------------------------------------------------- watch
+
+
+@given(st.integers(1, 3 * WINDOW), st.lists(st.integers(1, 3 * WINDOW), max_size=5))
+def test_what_is_watched_does_not_depend_on_batches(n, cuts):
+    rows = np.arange(float(n))[:, None]
+    whole, parts = Watch(1), Watch(1)
+    whole.see(rows, 0)
+    for piece in np.split(rows, sorted({c for c in cuts if c < n})):
+        parts.see(piece, int(piece[0, 0]))
+    np.testing.assert_array_equal(whole.latest(), parts.latest())
+    expected = [i for i in range(n) if i < WINDOW or i % STRIDE == 0][-WINDOW:]
+    np.testing.assert_array_equal(whole.latest()[:, 0], expected)
+    np.testing.assert_array_equal(whole.numbers(), expected)
+
+
+def test_two_watches_become_one():
+    first, second = Watch(1), Watch(1)
+    first.see(np.zeros((10, 1)), 0, np.full(10, 2.0))
+    second.see(np.ones((4, 1)), 0)
+    first.merge(second)
+    np.testing.assert_array_equal(first.latest(6)[:, 0], [0, 0, 1, 1, 1, 1])
+    np.testing.assert_array_equal(first.weights(6), [2, 2, 1, 1, 1, 1])
+
+
+# ---------------------------------------------------------------- the present
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("d", [2, 8])
+def test_a_stationary_stream_does_not_drift_and_a_moved_one_does(d):
+    rows, _ = clustered(60_000, d, k=6, seed=1)
+    tree = SummaryTree(d, max_leaves=256)
+    tree.insert(rows)
+    latest = rows[-32_768::8]
+    weight = np.ones(len(latest))
+    assert evidence(tree, latest, weight) > 1e-4
+    assert drifted(tree, latest + 0.5, weight)
+    assert drifted(tree, latest[latest[:, 0] > np.median(latest[:, 0])], weight[: len(latest) // 2])
+
+
+@pytest.mark.compiled
+def test_the_present_weighs_leaves_by_the_latest_events():
+    rows, labels = clustered(20_000, 2, k=4, seed=3, spread=20.0)
+    tree = SummaryTree(2, max_leaves=64)
+    tree.insert(rows)
+    now = as_of_now(tree, rows[labels == 1], np.ones((labels == 1).sum()))
+    assert now.total.weight[0] == pytest.approx(20_000, rel=0.01)
+    np.testing.assert_allclose(now.total.mean[0], rows[labels == 1].mean(axis=0), atol=0.5)
+
+
+# ---------------------------------------------------------------- births
+
+
+@pytest.fixture
+def engine():
+    rng = np.random.default_rng(0)
+    engine = Engine(2, Settings(background=False))
+    engine.learn(rng.normal(size=(1000, 2)) + 20.0 * rng.integers(2, size=(1000, 1)))
+    return engine
+
+
+def test_a_group_of_outsiders_is_a_birth_and_scattered_ones_are_not(engine):
+    rng = np.random.default_rng(1)
+    group = rng.normal(size=(12, 2)) + np.array([0.0, 40.0])
+    scattered = rng.uniform(-500, 500, size=(12, 2))
+    born = newborn(engine.model, np.concatenate([group, scattered]))
+    assert len(born) == 1
+    np.testing.assert_allclose(born.mean[0], group.mean(axis=0))
+    assert np.linalg.eigvalsh(born.covariance[0]).min() > 0
+    assert len(newborn(engine.model, group[:3])) == 0
+
+
+def test_leaders_take_what_is_within_reach():
+    points = np.array([[0.0], [3.0], [1.0], [10.0], [9.5], [4.9]])
+    assert led(points, 4.0).tolist() == [0, 1, 0, 2, 2, 1]
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("penalty", [None, 100.0])
+def test_a_new_cluster_is_shown_before_any_refit_found_it(penalty):
+    rng = np.random.default_rng(0)
+    told = []
+    engine = Engine(2, Settings(background=False, birth_penalty=penalty), told.append)
+    old = rng.normal(size=(12 * schedule.LOOK, 2))
+    engine.learn(old)
+    before = len(told)
+    new = rng.normal(size=(schedule.LOOK, 2)) + np.where(rng.random(schedule.LOOK) < 0.5, 0.0, 30.0)[:, None]
+    engine.learn(new)
+    assert [change.kind for change in told[before:]] == ["born"]
+    assert engine.refit is not None  # it was seen, and a refit is on its way
+    assert engine.model.predict(np.array([[30.0, 30.0]])) == [engine.model.ids[-1]]
+    engine.learn(rng.normal(size=(2 * schedule.LOOK, 2)) + 30.0)
+    assert [change.kind for change in told[before:]] == ["born"]  # the refit has confirmed it in silence
+
+
+# ---------------------------------------------------------------- schedule and shards
+
+
+def test_refits_come_often_at_first_and_then_as_evidence_grows():
+    n, at = 0, []
+    while n < 1_000_000:
+        n = schedule.next_refit(n, evidence=n, warmup=100, every=20_000)
+        at.append(n)
+    assert at[:4] == [100, 300, 900, 2700]
+    gaps = np.diff(at)
+    assert all(gaps[i] <= gaps[i + 1] for i in range(len(gaps) - 1))
+    assert at[-1] == at[-2] + at[-2] // 2
+    forgetting = schedule.next_refit(1_000_000, evidence=10_000, warmup=100, every=20_000)
+    assert forgetting == 1_020_000
+
+
+def test_shards_are_summarised_apart_and_clustered_together():
+    rows, labels = clustered(2000, 2, k=4, seed=5, spread=20.0)
+    engine = Engine(2, Settings(background=False))
+    for part in range(4):
+        engine.learn(rows[labels == part], shard=("topic", part))
+    engine.settle()
+    assert len(engine.shards) == 4
+    assert engine.model.result.n_clusters == 4
+    assert engine.merged_tree().total.weight[0] == pytest.approx(2000)
+
+
+def test_a_shard_can_move_to_another_engine():
+    rows, labels = clustered(2000, 2, k=2, seed=5, spread=20.0)
+    here, there = (Engine(2, Settings(background=False)) for _ in range(2))
+    here.learn(rows[labels == 0], shard="a")
+    here.learn(rows[labels == 1], shard="b")
+    part = here.release("b")
+    assert isinstance(part, Shard)
+    there.adopt("b", part)
+    there.learn(rows[labels == 1][:10], shard="b")
+    assert there.shards["b"].tree.n_events == (labels == 1).sum() + 10
+    assert here.merged_tree().n_events == (labels == 0).sum()
+    with pytest.raises(ValueError, match="already"):
+        there.adopt("b", part)
+
+
+def test_engines_of_different_settings_do_not_merge():
+    one, other = Engine(2, Settings()), Engine(2, Settings(half_life=5.0))
+    with pytest.raises(ValueError, match="same settings"):
+        one.merge(other)

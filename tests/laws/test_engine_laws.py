@@ -1,0 +1,118 @@
+"""Batching, threads, restarts and predictions are invisible in what the engine knows."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamclust.checkpoint.files import decode, encode
+from streamclust.streaming import StreamClusterer
+from streamclust_connectors.synthetic import Drift
+from tests.conftest import INTERPRETED
+
+EXAMPLES = 3 if INTERPRETED else 15
+LONGEST = 1200 if INTERPRETED else 12_000
+
+
+def stream(seed, n, d=2):
+    """A drifting stream, so that looks, births and refits all happen."""
+    return np.concatenate([rows for rows, _ in Drift(d, n_events=n, seed=seed, distance=30.0).batches(n)])
+
+
+def clusterer(seed, background, refit="bkm"):
+    return StreamClusterer(
+        refit=refit, max_leaves=48, refit_every=2000, half_life=5000.0, seed=seed, background=background
+    )
+
+
+def state(model):
+    """Everything it knows but whether it used threads."""
+    state = model.to_state()
+    state.values["parameters"]["background"] = state.values["settings"]["background"] = None
+    return encode(state)
+
+
+cases = st.fixed_dictionaries(
+    {
+        "seed": st.integers(0, 2**31),
+        "n": st.integers(1, LONGEST),
+        "cuts": st.lists(st.integers(1, LONGEST), max_size=6),
+    }
+)
+
+
+def pieces(rows, cuts):
+    return np.split(rows, sorted(c for c in cuts if c < len(rows)))
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(cases)
+def test_batching_and_threads_are_invisible(case):
+    rows = stream(case["seed"], case["n"])
+    whole, parts = clusterer(case["seed"], True), clusterer(case["seed"], False)
+    whole.learn_many(rows)
+    for piece in pieces(rows, case["cuts"]):
+        parts.learn_many(piece)
+    assert state(whole) == state(parts)
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(cases)
+def test_one_event_at_a_time_leaves_the_same_bits(case):
+    rows = stream(case["seed"], min(case["n"], 6000))
+    many, one = clusterer(case["seed"], True), clusterer(case["seed"], True)
+    many.learn_many(rows)
+    for row in rows.tolist():
+        one.predict_one(dict(enumerate(row)))
+        one.learn_one(dict(enumerate(row)))
+    assert state(many) == state(one)
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(cases)
+def test_a_restart_from_a_checkpoint_is_invisible(case):
+    rows = stream(case["seed"], case["n"])
+    whole, killed = clusterer(case["seed"], True), clusterer(case["seed"], True)
+    whole.learn_many(rows)
+    for piece in pieces(rows, case["cuts"]):
+        killed = StreamClusterer.from_state(decode(encode(killed.to_state())))
+        killed.learn_many(piece)
+    assert state(whole) == state(killed)
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(cases)
+def test_asking_never_writes(case):
+    rows = stream(case["seed"], case["n"])
+    model = clusterer(case["seed"], True)
+    for piece in pieces(rows, case["cuts"]):
+        model.learn_many(piece)
+        before, published = state(model), model.model
+        kept = encode(model.to_state())
+        event = dict(enumerate(rows[0].tolist()))
+        (
+            model.predict_one(event),
+            model.predict_proba_one(event),
+            model.score_one(event),
+            model.tail_one(event),
+        )
+        model.predict_many(rows[:50]), model.score_many(rows[:50]), model.predict_proba_many(rows[:50])
+        assert len(model.clusters) == len(model.centers) == model.n_clusters
+        assert model._repr_html_()
+        assert state(model) == before
+        assert model.model is published
+        assert encode(model.to_state()) == kept
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(cases)
+def test_running_clusters_hold_everything_learnt(case):
+    rows = stream(case["seed"], case["n"])
+    model = StreamClusterer(max_leaves=48, refit_every=2000, seed=case["seed"])
+    model.learn_many(rows)
+    clusters = model._engine.clusters()
+    assert clusters.weight.sum() == pytest.approx(len(rows), rel=1e-9)
+    points, weight = model._engine.present_tree().sample()
+    ids = model.model.predict(points)
+    for name, held in zip(model.model.names, clusters.weight, strict=True):
+        assert held == pytest.approx(weight[ids == name].sum(), rel=1e-9, abs=1e-9)

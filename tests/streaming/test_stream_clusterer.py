@@ -1,0 +1,458 @@
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from river import checks, datasets, evaluate, metrics, preprocessing
+from river.checks import common
+from sklearn.metrics import adjusted_rand_score
+
+from streamclust import StreamClusterer
+from streamclust.checkpoint.files import encode
+from streamclust.streaming.stream_clusterer import RefusedEvents
+from streamclust_connectors.synthetic import Drift, topics
+from tests.conftest import INTERPRETED
+from tests.streams import clustered
+
+LESS = 400 if INTERPRETED else 3000
+NAMES = ("a", "b", "c")
+
+
+def events(rows, names=NAMES):
+    return [dict(zip(names, row, strict=False)) for row in rows.tolist()]
+
+
+def same(a, b):
+    """Whether two models know the same, whatever they refused."""
+    states = []
+    for model in (a, b):
+        state = model.to_state()
+        state.values["n_refused"], state.values["last_refusal"] = 0, ""
+        states.append(encode(state))
+    return states[0] == states[1]
+
+
+@pytest.fixture
+def rows():
+    return clustered(LESS, 3, k=4, seed=1)[0]
+
+
+# ---------------------------------------------------------------- River
+
+
+@pytest.mark.parametrize(
+    "check", list(checks.yield_checks(StreamClusterer())), ids=lambda check: check.__name__
+)
+def test_river_s_checks(check):
+    check(StreamClusterer())
+
+
+DATA = [
+    common.check_bounded_memory_growth,
+    common.check_disappearing_features,
+    common.check_emerging_features,
+    common.check_learn_many_matches_learn_one,
+    common.check_learn_one,
+    common.check_no_state_aliasing_with_input,
+    common.check_pickling,
+    common.check_predict_one_pure,
+    common.check_radically_disappearing_features,
+    common.check_seeding_is_idempotent,
+    common.check_shuffle_features_no_impact,
+]
+
+
+@pytest.mark.parametrize("check", DATA, ids=lambda check: check.__name__)
+def test_river_s_checks_with_data(check):
+    check(StreamClusterer(warmup=30), list(datasets.Phishing().take(100)))
+
+
+def test_before_the_first_event_it_knows_that_it_knows_nothing():
+    model = StreamClusterer()
+    assert model.predict_one({"x": 1.0}) is None
+    assert model.predict_proba_one({"x": 1.0}) == {}
+    assert model.score_one({"x": 1.0}) == 0.0
+    assert model.tail_one({"x": 1.0}) == 1.0
+    assert (model.n_clusters, model.n_seen, model.clusters, model.centers, model.events) == (0, 0, [], {}, [])
+    assert model.predict_many(pd.DataFrame({"x": [1.0]})).isna().all()
+
+
+def test_a_scaler_before_it_and_progressive_validation():
+    model = preprocessing.StandardScaler() | StreamClusterer(warmup=50)
+    rows, labels = clustered(1500, 2, k=3, seed=4)
+    data = list(zip(events(rows), labels.tolist(), strict=True))
+    metric = evaluate.progressive_val_score(data, model, metrics.AdjustedRand())
+    assert metric.get() > 0.75
+
+
+def test_the_first_events_are_one_cluster():
+    model = StreamClusterer()
+    model.learn_one({"x": 1.0})
+    assert model.predict_one({"x": 1e6}) == 0
+    assert [c.kind for c in model.events] == ["born"]
+
+
+# ---------------------------------------------------------------- frames
+
+
+@pytest.mark.parametrize(
+    "make", [pd.DataFrame, pl.DataFrame, lambda d: pa.table(d)], ids=["pandas", "polars", "pyarrow"]
+)
+def test_frames_of_every_kind_teach_the_same(rows, make):
+    loop = StreamClusterer()
+    for event in events(rows):
+        loop.learn_one(event)
+    model = StreamClusterer()
+    frame = make({name: rows[:, j] for j, name in enumerate(NAMES)})
+    model.learn_many(frame)
+    assert same(model, loop)
+    ids = model.predict_many(frame)
+    listed = ids.to_pylist() if isinstance(ids, pa.ChunkedArray) else ids.to_list()
+    assert listed == [model.predict_one(event) for event in events(rows)]
+    assert len(model.predict_proba_many(frame)) == len(model.score_many(frame)) == len(rows)
+
+
+def test_the_index_of_a_frame_is_kept(rows):
+    model = StreamClusterer()
+    frame = pd.DataFrame(rows, columns=list(NAMES), index=np.arange(len(rows)) * 3)
+    model.learn_many(frame)
+    assert model.predict_many(frame).index.equals(frame.index)
+    assert model.predict_proba_many(frame).index.equals(frame.index)
+
+
+def test_probabilities_add_up_and_agree_with_predictions(rows):
+    model = StreamClusterer()
+    model.learn_many(rows)
+    table = model.predict_proba_many(rows)
+    np.testing.assert_allclose(table.sum(axis=1), 1.0)
+    ids = model.model.names[table.argmax(axis=1)]
+    assert (ids == model.predict_many(rows)).mean() > 0.99
+    one = model.predict_proba_one(dict(enumerate(rows[0])))
+    np.testing.assert_allclose(list(one.values()), table[0])
+
+
+# ---------------------------------------------------------------- what it finds
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("refit", ["bkm", "chunky-em"])
+@pytest.mark.parametrize("d", [2, 8])
+def test_it_learns_how_many_clusters_there_are(refit, d):
+    rows, labels = clustered(20_000, d, k=6, seed=5, spread=9.0)
+    model = StreamClusterer(refit=refit)
+    for part in np.array_split(rows, 13):
+        model.learn_many(part)
+    assert model.n_clusters == 6
+    assert adjusted_rand_score(labels, model.predict_many(rows)) > 0.98
+    assert sum(c.share for c in model.clusters) == pytest.approx(1.0)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("family", ["diagonal", "spherical", "poisson", "multinomial"])
+def test_every_family_has_streams(family):
+    if family in ("poisson", "multinomial"):
+        rows, labels = topics(n=8000, d=6, k=4, length=60, seed=3)
+    else:
+        rows, labels = clustered(8000, 3, k=4, seed=5, spread=9.0)
+    model = StreamClusterer(family=family)
+    model.learn_many(rows)
+    assert adjusted_rand_score(labels, model.predict_many(rows)) > 0.9
+
+
+def test_binary_events():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(3, size=2000)
+    rows = (rng.random((2000, 12)) < np.where(np.arange(12) // 4 == labels[:, None], 0.9, 0.1)).astype(float)
+    model = StreamClusterer(family="bernoulli")
+    model.learn_many(rows)
+    assert adjusted_rand_score(labels, model.predict_many(rows)) > 0.9
+
+
+@pytest.mark.compiled
+def test_drift_is_followed_without_being_told_to_forget():
+    drift = Drift(2, n_events=120_000, seed=1, splits=0)
+    model = StreamClusterer()
+    scores = []
+    for batch, labels in drift.batches(5000):
+        if model.n_seen:
+            scores.append(adjusted_rand_score(labels, model.predict_many(batch)))
+        model.learn_many(batch)
+    assert np.mean(scores) > 0.95
+    assert model._engine.shards[0].tree.total.weight[0] == 120_000  # the summary has forgotten nothing
+
+
+@pytest.mark.compiled
+def test_a_stationary_stream_has_no_lifecycle_after_a_while():
+    rows, _ = clustered(150_000, 8, k=6, seed=3)
+    model = StreamClusterer(half_life=20_000.0, refit_every=2000)
+    tenth = None
+    for part in np.array_split(rows, 75):
+        model.learn_many(part)
+        if tenth is None and model._engine.n_refits >= 10:
+            tenth = model.n_seen
+    assert model._engine.n_refits > 20
+    assert [change for change in model.events if change.at > tenth] == []
+
+
+@pytest.mark.compiled
+def test_births_deaths_splits_and_merges_are_each_reported_once():
+    rng = np.random.default_rng(0)
+
+    def batch(centres, n=4000):
+        return np.array(centres, dtype=float)[rng.integers(len(centres), size=n)] + rng.normal(size=(n, 2))
+
+    base = [(0, 0), (30, 0), (0, 30)]
+    model = StreamClusterer(half_life=8000.0, refit_every=4000)
+
+    def phase(centres, batches=25):
+        before = len(model.events)
+        for _ in range(batches):
+            model.learn_many(batch(centres))
+        return [(c.kind, len(c.parents), len(c.children)) for c in model.events[before:]]
+
+    def owner(centre):
+        return model.predict_one({0: float(centre[0]), 1: float(centre[1])})
+
+    phase(base)
+    first = {centre: owner(centre) for centre in base}
+    assert len(set(first.values())) == 3
+    assert phase([*base, (30, 30)]) == [("born", 0, 1)]
+    assert phase(base) == [("died", 1, 0)]
+    # halves that move apart, and together again
+    before = len(model.events)
+    for step in [*np.linspace(0.5, 4.0, 20), *[4.0] * 20]:
+        phase([*base[:2], (-step, 30), (step, 30)], batches=1)
+    assert [(c.kind, len(c.children)) for c in model.events[before:]] == [("split", 2)]
+    assert first[(0, 30)] in (owner((-4, 30)), owner((4, 30)))
+    before = len(model.events)
+    for step in [*np.linspace(4.0, 0.0, 20), *[0.0] * 20]:
+        phase([*base[:2], (-step, 30), (step, 30)], batches=1)
+    assert [(c.kind, len(c.parents)) for c in model.events[before:]] == [("merged", 2)]
+    assert {centre: owner(centre) for centre in base[:2]} == {centre: first[centre] for centre in base[:2]}
+
+
+def test_listeners_hear_what_the_log_holds(rows):
+    heard = []
+    model = StreamClusterer(on_event=heard.append)
+    model.learn_many(rows)
+    assert heard == model.events != []
+
+
+@pytest.mark.compiled
+def test_novelties_have_small_tails():
+    rows, _ = clustered(20_000, 4, k=5, seed=6)
+    model = StreamClusterer()
+    model.learn_many(rows[:19_000])
+    tails = np.array([model.tail_one(dict(enumerate(row))) for row in rows[19_000:19_300].tolist()])
+    assert 0.3 < tails.mean() < 0.7
+    assert model.tail_one(dict.fromkeys(range(4), 200.0)) < 0.001
+
+
+def test_merged_streams_know_both_halves(rows):
+    left, right, whole = StreamClusterer(seed=1), StreamClusterer(seed=1), StreamClusterer(seed=1)
+    left.learn_many(rows[::2])
+    right.learn_many(rows[1::2])
+    whole.learn_many(rows)
+    ids = set(left.model.ids)
+    left.merge(right)
+    assert left.n_seen == len(rows)
+    totals = [model._engine.shards[0].tree.total for model in (left, whole)]
+    for name in ("weight", "mean", "scatter"):
+        np.testing.assert_allclose(getattr(totals[0], name), getattr(totals[1], name), rtol=1e-9, atol=1e-9)
+    assert left.n_clusters == 4
+    assert ids & set(left.model.ids)
+    with pytest.raises(ValueError, match="same features"):
+        left.merge(StreamClusterer())
+
+
+# ---------------------------------------------------------------- time, weights, missing values
+
+
+def test_weights_count_as_repetitions():
+    rows = np.arange(12.0).reshape(6, 2)
+    weighted, repeated = StreamClusterer(), StreamClusterer()
+    weighted.learn_many(rows, weight=[1, 2, 3, 1, 0, 2])
+    for row, n in zip(rows, [1, 2, 3, 1, 0, 2], strict=True):
+        repeated.learn_many(np.repeat(row[None], n, axis=0))
+    totals = [model._engine.shards[0].tree.total for model in (weighted, repeated)]
+    assert totals[0].weight == pytest.approx(totals[1].weight)
+    np.testing.assert_allclose(totals[0].mean, totals[1].mean)
+    np.testing.assert_allclose(totals[0].scatter, totals[1].scatter)
+
+
+def test_event_times_forget(rows):
+    one, many = StreamClusterer(half_life=10.0), StreamClusterer(half_life=10.0)
+    times = np.linspace(0.0, 100.0, len(rows))
+    many.learn_many(rows, time=times)
+    for row, t in zip(rows.tolist(), times.tolist(), strict=True):
+        one.learn_one(dict(enumerate(row)), t=t)
+    assert same(one, many)
+    ages = 100.0 - times
+    assert many._engine.shards[0].tree.total.weight[0] == pytest.approx((2 ** (-ages / 10)).sum(), rel=1e-9)
+
+
+def test_missing_values_are_filled_and_new_features_join(rows):
+    frame = pd.DataFrame(rows.copy(), columns=list(NAMES))
+    frame.loc[frame.index % 7 == 3, "b"] = np.nan
+    frame.loc[: LESS // 3, "c"] = np.nan
+    many, one = StreamClusterer(), StreamClusterer()
+    many.learn_many(frame)
+    for event in frame.to_dict("records"):
+        one.learn_one({name: value for name, value in event.items() if value == value})
+    assert same(many, one)
+    assert many.feature_names == NAMES
+    assert many.n_seen == len(rows)
+    means = many._engine.shards[0].tree.total.mean[0]
+    assert np.isfinite(means).all()
+    assert abs(means[1] - rows[:, 1].mean()) < 0.2 * rows[:, 1].std()
+
+
+def test_a_missing_feature_is_integrated_out_in_predictions():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(1000, 2)) + np.where(rng.random(1000) < 0.5, 0.0, 12.0)[:, None]
+    model = StreamClusterer()
+    model.learn_many(pd.DataFrame(rows, columns=["x", "y"]))
+    low, high = model.predict_one({"x": 0.0, "y": 0.0}), model.predict_one({"x": 12.0, "y": 12.0})
+    assert low != high
+    assert (model.predict_one({"x": 0.1}), model.predict_one({"y": 12.2})) == (low, high)
+    assert model.predict_one({"x": 0.1, "unheard of": 5.0}) == low
+    assert model.predict_proba_one({"x": 6.0})[low] == pytest.approx(0.5, abs=0.45)
+    assert np.isfinite(model.score_one({"x": 0.0}))
+    assert model.predict_one({}) in (low, high)
+
+
+def test_missing_values_can_be_forbidden():
+    model = StreamClusterer(missing="error", invalid="raise")
+    model.learn_one({"x": 1.0, "y": 2.0})
+    for event in ({"x": 1.0}, {"x": 1.0, "y": None}, {"x": 1.0, "y": 2.0, "z": 3.0}):
+        with pytest.raises(ValueError, match='missing="error"'):
+            model.learn_one(event)
+    assert model.n_seen == 1
+
+
+# ---------------------------------------------------------------- bad input
+
+BAD = {
+    "text": {"a": "one", "b": 1.0, "c": 1.0},
+    "infinity": {"a": np.inf, "b": 1.0, "c": 1.0},
+    "too large": {"a": 1e200, "b": 1.0, "c": 1.0},
+    "a list": {"a": [1.0], "b": 1.0, "c": 1.0},
+    "complex": {"a": 1j, "b": 1.0, "c": 1.0},
+    "nothing": {},
+    "all missing": {"a": None, "b": np.nan, "c": None},
+}
+
+
+def feed(model, mixed, many):
+    if many:
+        model.learn_many(mixed)
+    else:
+        for event in mixed:
+            model.learn_one(event)
+    model.to_state()  # nothing waits any longer
+
+
+@pytest.mark.parametrize("bad", BAD.values(), ids=BAD.keys())
+@pytest.mark.parametrize("many", [False, True], ids=["learn_one", "learn_many"])
+def test_what_can_be_learnt_is_and_the_rest_is_refused_and_counted(rows, bad, many):
+    good = events(rows[:300])
+    mixed = [*good[:40], bad, *good[40:200], bad, bad, *good[200:]]
+    spoilt, clean = StreamClusterer(), StreamClusterer()
+    clean.learn_many(good)
+    with pytest.warns(RefusedEvents) as told:
+        feed(spoilt, mixed, many)
+    assert len(told) == 1
+    assert spoilt.n_refused == 3
+    assert spoilt.last_refusal
+    assert same(spoilt, clean)
+
+
+@pytest.mark.parametrize("bad", [BAD["text"], BAD["infinity"], BAD["too large"], BAD["nothing"]])
+def test_refusals_can_be_errors(rows, bad):
+    model = StreamClusterer(invalid="raise")
+    model.learn_many(rows[:100])
+    before = encode(model.to_state())
+    with pytest.raises((ValueError, TypeError)):
+        model.learn_one(dict(zip((0, 1, 2), bad.values(), strict=False)))
+    assert encode(model.to_state()) == before
+
+
+def test_counts_that_are_none_are_refused_one_by_one():
+    rng = np.random.default_rng(0)
+    rows = rng.poisson(4.0, size=(500, 3)).astype(float)
+    spoilt = rows.copy()
+    spoilt[[7, 90]] = -1.0
+    dirty, clean = StreamClusterer(family="poisson"), StreamClusterer(family="poisson")
+    with pytest.warns(RefusedEvents, match="negative"):
+        dirty.learn_many(spoilt)
+    clean.learn_many(np.delete(rows, [7, 90], axis=0))
+    assert dirty.n_refused == 2
+    assert same(dirty, clean)
+
+
+def test_what_is_no_table_is_an_error_and_changes_nothing(rows):
+    model = StreamClusterer()
+    model.learn_many(rows)
+    before = encode(model.to_state())
+    for wrong in (rows[:, :2], rows[0], "rows", {"a": 1.0}, 3.0):
+        with pytest.raises((ValueError, TypeError)):
+            model.learn_many(wrong)
+    with pytest.raises(TypeError):
+        model.predict_one({0: "text", 1: 1.0, 2: 1.0})
+    assert encode(model.to_state()) == before
+    model.learn_many(rows[:0])
+    model.learn_many([])
+    model.learn_many(pd.DataFrame())
+    assert encode(model.to_state()) == before
+
+
+@pytest.mark.parametrize("shape", ["equal", "constant feature", "n < D", "far", "tiny", "duplicates", "one"])
+def test_awkward_streams(shape):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(600, 3)) + 9.0 * rng.integers(2, size=(600, 1))
+    if shape == "equal":
+        rows[:] = rows[0]
+    elif shape == "constant feature":
+        rows[:, 1] = 4.0
+    elif shape == "n < D":
+        rows = rng.normal(size=(120, 150))
+    elif shape == "far":
+        rows += 1e8
+    elif shape == "tiny":
+        rows *= 1e-8
+    elif shape == "duplicates":
+        rows = np.repeat(rows[:60], 10, axis=0)
+    elif shape == "one":
+        rows = rows[:1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = StreamClusterer()
+        model.learn_many(rows)
+        ids = model.predict_many(rows)
+    assert np.isfinite(model.score_many(rows)).all()
+    assert np.isfinite(model.predict_proba_many(rows)).all()
+    if shape in ("equal", "one"):
+        assert set(ids) == {0}
+    if shape in ("far", "tiny", "constant feature"):
+        assert model.n_clusters == 2
+
+
+def test_parameters_that_mean_nothing_are_refused():
+    with pytest.raises(ValueError, match="invalid"):
+        StreamClusterer(invalid="ignore")
+    with pytest.raises(ValueError, match="refit"):
+        StreamClusterer(refit="guess")
+    with pytest.raises(ValueError, match="missing"):
+        StreamClusterer(missing="guess")
+
+
+def test_pickles_and_copies_continue_alike(rows):
+    model = StreamClusterer()
+    model.learn_many(rows[: LESS // 2])
+    again = pickle.loads(pickle.dumps(model))
+    for each in (model, again):
+        each.learn_many(rows[LESS // 2 :])
+    assert same(model, again)

@@ -1,0 +1,93 @@
+import json
+
+import numpy as np
+import pytest
+
+from streamclust.lineage import KEPT, Change, Lineage
+
+
+def follow(lineage, old, shared, at=10, new_weight=None):
+    shared = np.array(shared, dtype=float)
+    new_weight = shared.sum(axis=0) if new_weight is None else np.array(new_weight, dtype=float)
+    return lineage.follow(at, 1, old, shared.sum(axis=1), new_weight, shared)
+
+
+def started(n):
+    lineage = Lineage()
+    return lineage, tuple(lineage.born(1, 0, 1.0) for _ in range(n))
+
+
+def kinds(lineage, after):
+    return [(c.kind, tuple(c.parents), tuple(c.children)) for c in list(lineage)[after:]]
+
+
+def test_clusters_that_stay_keep_their_ids_in_silence():
+    lineage, ids = started(3)
+    assert follow(lineage, ids, np.eye(3)[[2, 0, 1]] * 5) == (1, 2, 0)
+    assert len(lineage) == 3
+
+
+def test_the_child_that_shares_most_keeps_the_parent_s_id():
+    lineage, ids = started(1)
+    assert follow(lineage, ids, [[3.0, 7.0]]) == (1, 0)
+    assert kinds(lineage, 1) == [("split", (0,), (0, 1))]
+
+
+def test_the_parent_that_shares_most_gives_the_child_its_id():
+    lineage, ids = started(2)
+    assert follow(lineage, ids, [[3.0], [7.0]]) == (1,)
+    assert kinds(lineage, 2) == [("merged", (1, 0), (1,))]
+
+
+def test_what_shares_nothing_is_born_and_what_no_one_shares_has_died():
+    lineage, ids = started(1)
+    assert follow(lineage, ids, [[0.0]], new_weight=[4.0]) == (1,)
+    assert kinds(lineage, 1) == [("born", (), (1,)), ("died", (0,), ())]
+
+
+def test_a_retired_cluster_is_followed_without_a_word():
+    lineage, ids = started(2)
+    lineage.retire(5, 1, 0, 1.0)
+    assert kinds(lineage, 2) == [("died", (0,), ())]
+    first, second, third = follow(lineage, ids, [[6.0, 4.0, 0.0], [0.0, 0.0, 10.0]])
+    assert (first, third) == (0, 1)
+    assert lineage.retired == {0, second}
+    assert len(lineage) == 3
+
+
+def test_a_live_cluster_s_claim_comes_before_a_retired_one_s():
+    lineage, ids = started(2)
+    lineage.retire(5, 1, 0, 1.0)
+    assert follow(lineage, ids, [[90.0], [10.0]]) == (1,)
+    assert lineage.retired == set()
+
+
+def test_listeners_hear_every_change_once():
+    heard = []
+    lineage = Lineage(heard.append)
+    ids = (lineage.born(1, 0, 1.0),)
+    follow(lineage, ids, [[3.0, 7.0]])
+    assert heard == list(lineage)
+
+
+def test_the_log_is_bounded_and_the_ids_go_on():
+    lineage = Lineage()
+    for _ in range(KEPT + 7):
+        last = lineage.born(1, 0, 1.0)
+    assert len(lineage) == KEPT
+    assert last == KEPT + 6
+
+
+def test_saved_and_loaded_it_goes_on_with_new_ids():
+    lineage, ids = started(2)
+    follow(lineage, ids, [[3.0, 7.0, 0.0], [0.0, 0.0, 5.0]])
+    again = Lineage.from_dict(json.loads(json.dumps(lineage.to_dict())))
+    assert list(again) == list(lineage)
+    assert again.born_at == lineage.born_at
+    assert again.issue(20) == lineage.issue(20)
+
+
+def test_a_change_of_no_known_kind_is_refused():
+    state = Change("born", 1, 0, {}, {3: 1.0}).to_dict() | {"kind": "raptured"}
+    with pytest.raises(ValueError, match="raptured"):
+        Change.from_dict(state)

@@ -1,0 +1,45 @@
+import numpy as np
+import pytest
+from sklearn.metrics import adjusted_rand_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from streamclust.batch import StreamEstimator
+from tests.streams import clustered
+
+NOT_THE_SAME = {
+    "check_sample_weight_equivalence_on_dense_data": "a stream of repeated points has more refits than one of weighted "
+    "points, and repeated points are at distance 0 of each other, which the data-informed prior sees",
+}
+
+
+@parametrize_with_checks([StreamEstimator()], expected_failed_checks=lambda _: NOT_THE_SAME)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+def test_it_learns_in_parts_what_it_learns_at_once():
+    rows, labels = clustered(3000, 2, k=3, seed=4)
+    whole = StreamEstimator().fit(rows)
+    parts = StreamEstimator()
+    for part in np.array_split(rows, 7):
+        parts.partial_fit(part)
+    parts.engine_.settle()
+    np.testing.assert_array_equal(whole.predict(rows), parts.predict(rows))
+    np.testing.assert_array_equal(whole.means_, parts.means_)
+    assert adjusted_rand_score(labels, whole.labels_) > 0.95
+    assert whole.n_clusters_ == len(whole.ids_) == 3
+    np.testing.assert_allclose(whole.predict_proba(rows).sum(axis=1), 1.0)
+    assert whole.score(rows) > whole.score(rows + 100.0)
+
+
+def test_it_stands_in_a_pipeline():
+    rows, labels = clustered(1000, 3, k=3, seed=2)
+    pipeline = make_pipeline(StandardScaler(), StreamEstimator())
+    assert adjusted_rand_score(labels, pipeline.fit_predict(rows)) > 0.9
+
+
+def test_weights_of_nothing_are_refused():
+    with pytest.raises(ValueError, match="non-zero"):
+        StreamEstimator().fit([[1.0], [2.0]], sample_weight=[0.0, 0.0])
