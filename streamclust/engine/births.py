@@ -12,6 +12,8 @@ from streamclust.refit.partition import Partition
 
 FEWEST = 5
 """So many watched events make a cluster."""
+FLATTEST = 1e-6
+"""A feature that hardly varies counts as varying by so much of the average."""
 
 
 def newborn(model: Model, outsiders: Floats, penalty: float | None = None) -> Moments:
@@ -61,10 +63,9 @@ def typical_covariance(clusters: Moments) -> Floats | None:
     if clusters.kind == "none":
         return None
     average = np.average(clusters.covariance, axis=0, weights=clusters.weight)
-    floor = np.finfo(float).tiny
-    if average.ndim == 2:
-        return np.asarray(average + floor * np.eye(len(average)))
-    return np.asarray(average + floor)
+    scale = float(np.trace(average) / len(average) if average.ndim == 2 else np.mean(average)) or 1.0
+    floor = FLATTEST * scale
+    return np.asarray(average + (floor * np.eye(len(average)) if average.ndim == 2 else floor))
 
 
 def worthwhile(model: Model, groups: Moments) -> Bools:

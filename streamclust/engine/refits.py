@@ -119,8 +119,8 @@ def find(work: Work) -> Found:
     everyone = replace(work.old, hidden=frozenset())
     before = np.where(everyone.outside(points), -1, everyone.nearest(points).cluster)
     shared, new_weight = compare(before, best.assign(points), weight, len(work.old.ids), best.n_clusters)
-    outside = Model(0, 0, best, tuple(range(best.n_clusters))).outside(work.recent)
-    return Found(best, shared, shared.sum(axis=1), new_weight, float(outside.mean()))
+    strangers = Model(0, 0, best, tuple(range(best.n_clusters))).outside(work.recent)
+    return Found(best, shared, shared.sum(axis=1), new_weight, float(strangers.mean()))
 
 
 def fit(recipe: Recipe, tree: SummaryTree, start: Moments | None, number: int) -> Result:

@@ -42,6 +42,15 @@ Split = Literal["principal", "widest"]
 UNLIMITED = 2**62
 
 
+def generator(seed: int, draws: int = 0) -> np.random.Generator:
+    """The random numbers of a tree, after so many of them.
+
+    Not those of `default_rng(seed)`: events drawn from that, with the same seed, would choose their own keys.
+    """
+    entropy = np.random.SeedSequence([seed, *b"summary tree"])
+    return np.random.Generator(np.random.PCG64(entropy).advance(draws))
+
+
 class NodeRows(NamedTuple):
     """Moments and boxes of every node, relative to the tree's origin and in forward-decay units."""
 
@@ -126,7 +135,7 @@ class SummaryTree:
         self._tree = storage.empty_tree(n_features, width, leaf_size, capacity)
         self._timed: bool | None = None
         self._draws = 0
-        self._generator = np.random.Generator(np.random.PCG64(self.seed))
+        self._generator = generator(self.seed)
 
     # ---------------------------------------------------------------- learning
 
@@ -201,7 +210,7 @@ class SummaryTree:
         """A tree of its own with the same state: both continue alike, bit for bit."""
         twin = copy(self)
         twin._tree = storage.copy(self._tree)
-        twin._generator = np.random.Generator(np.random.PCG64(self.seed).advance(self._draws))
+        twin._generator = generator(self.seed, self._draws)
         twin._forget_sums()
         return twin
 
@@ -449,7 +458,7 @@ class SummaryTree:
         if arrays_tree.scatter.shape[1] != tree._tree.scatter.shape[1]:
             raise ValueError(f"not a summary tree: its arrays do not hold a {tree.scatter} scatter")
         tree._tree = arrays_tree
-        tree._generator = np.random.Generator(np.random.PCG64(tree.seed).advance(tree._draws))
+        tree._generator = generator(tree.seed, tree._draws)
         return tree
 
     # ---------------------------------------------------------------- for people

@@ -94,3 +94,10 @@ def test_a_reweighted_tree_reads_as_if_leaves_weighed_so(rows):
     np.testing.assert_allclose(view.total.weight, kept.weight.sum())
     assert view.sample()[1].sum() == pytest.approx(kept.weight.sum())
     assert tree.total.weight[0] == len(rows)
+
+
+def test_events_drawn_with_the_tree_s_own_seed_do_not_choose_their_keys():
+    rows = (np.random.default_rng(7).random(2000) < 0.5).astype(float)[:, None]
+    tree = SummaryTree(1, max_leaves=1, seed=7, leaf_size=64)
+    tree.insert(rows)
+    assert 0.3 < tree.sample()[0].mean() < 0.7
