@@ -26,7 +26,7 @@ def evidence(tree: SummaryTree, watched: Floats, weight: Floats) -> float:
     """The p-value of the latest events under the tree's own shares."""
     leaf = tree.leaves().weight
     expected, seen = leaf / leaf.sum(), tree.shares(watched, weight)
-    size = float(weight.sum() ** 2 / (weight**2).sum())
+    size = kish(weight)
     judged = expected * size >= FEWEST
     expected, seen = (np.append(part[judged], 1.0 - part[judged].sum()) for part in (expected, seen))
     expected = np.maximum(expected, 1e-12)  # what no leaf stands for is as good as impossible
@@ -41,4 +41,9 @@ def as_of_now(tree: SummaryTree, watched: Floats, weight: Floats) -> SummaryTree
     only they were seen. The total stays.
     """
     leaf = tree.leaves().weight
-    return tree.reweighted(tree.shares(watched, weight) * leaf.sum() / leaf)
+    return tree.reweighted(tree.shares(watched, weight) * leaf.sum() / leaf, worth=kish(weight))
+
+
+def kish(weight: Floats) -> float:
+    """How many equal events weigh as reliably as these."""
+    return float(weight.sum() ** 2 / (weight**2).sum())

@@ -120,7 +120,7 @@ def bkm_steps(
         raise ValueError("the tree has no data; learn at least one event first")
     family, mixture = scored(family, mixture, Sampled(tree.total, points, weight))
     rng = np.random.default_rng(rng)
-    size = float(weight.sum() ** 2 / (weight**2).sum())
+    size = min(float(weight.sum() ** 2 / (weight**2).sum()), getattr(tree, "worth", np.inf))
     # A sample point stands for many events. Scored at that weight, noise would look significant.
     rows = Moments(weight * (size / weight.sum()), points, np.zeros((len(points), 0)), "none")
     sample = Problem(family, mixture, rows, local_kish=True)

@@ -20,6 +20,8 @@ LOOK = 3
 SCATTERED_ROWS = 500
 """Where a family keeps no full scatter, principal axes come from at most so many of a cluster's rows."""
 
+FEWEST_SAMPLED = 4.0
+"""A cluster of a stream is not opened for fewer sampled events: one stray event stands for all of its leaf there."""
 
 class Halves(NamedTuple):
     """The best split found of each cluster: its change of F, and which of the sorted rows leave."""
@@ -179,7 +181,11 @@ class SplitScan:
             first, second = first.scale(scale), second.scale(scale)
             whole = problem.terms(self.state.clusters[c].scale(scale))
         parts = problem.terms(Moments.stack([first, second])).reshape(2, -1).sum(axis=0)
-        return np.asarray(change_of(whole, parts) + problem.price(self.k, self.k + 1, scale))
+        change = np.asarray(change_of(whole, parts) + problem.price(self.k, self.k + 1, scale))
+        if problem.local_kish:
+            few = halves.weight[small] ** 2 < FEWEST_SAMPLED * squares[small]
+            change = np.where(few, np.inf, change)
+        return change
 
 
 def principal_axes(state: Labelling, order: Ints, edges: Ints, cluster: int, count: int) -> Floats:

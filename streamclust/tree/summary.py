@@ -133,6 +133,8 @@ class SummaryTree:
         width = scatter_width(scatter, n_features)
         capacity = min(self._limit, storage.FIRST_CAPACITY)
         self._tree = storage.empty_tree(n_features, width, leaf_size, capacity)
+        self.worth = math.inf
+        """How many events its weights are worth at most: all, unless it was reweighted."""
         self._timed: bool | None = None
         self._draws = 0
         self._generator = generator(self.seed)
@@ -316,9 +318,13 @@ class SummaryTree:
         descend_rows(tree.child, tree.axis, tree.direction, tree.threshold, x - tree.origin, len(x), slots)
         return np.asarray(np.bincount(slots, w, len(tree.node))[self._live_slots()] / w.sum())
 
-    def reweighted(self, factor: Floats) -> SummaryTree:
-        """A tree to read, never to insert into, in which leaf i of `leaves()` weighs factor[i] times as much."""
+    def reweighted(self, factor: Floats, worth: float = math.inf) -> SummaryTree:
+        """A tree to read, never to insert into, in which leaf i of `leaves()` weighs factor[i] times as much.
+
+        `worth`: how many events the factors were estimated from; its sample tells no more than those.
+        """
         twin = self.copy()
+        twin.worth = min(self.worth, worth)
         slots, tree = self._live_slots(), twin._tree
         for values in (tree.weight, tree.spread, tree.scatter):
             values[slots] *= factor.reshape(-1, *[1] * (values.ndim - 1))

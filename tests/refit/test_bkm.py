@@ -421,7 +421,7 @@ def test_predictive_densities_sum_to_one(mixture):
 def test_bad_arguments_are_named():
     x, _ = clustered(50, 2, k=2)
     tree = tree_of(x, 16)
-    with pytest.raises(ValueError, match="search must be one of auto, top-down, got 'sideways'"):
+    with pytest.raises(ValueError, match="search must be one of auto, quick, top-down, got 'sideways'"):
         fit_points("gaussian", x, search="sideways")
     with pytest.raises(ValueError, match="assign must be one of auto, tree, blas, got 'gpu'"):
         fit_points("gaussian", x, assign="gpu")
