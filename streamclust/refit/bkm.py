@@ -223,12 +223,14 @@ def point_steps(
     if search == "top-down":
         state = yield from told(top_down(problem, "points"))
     else:
-        state = yield from told(search_points(problem, rng, assign))
+        state = yield from told(search_points(problem, rng, assign, search))
     yield published("points", state, state.labels, state.clusters)
 
 
-def search_points(problem: Problem, rng: np.random.Generator, assign: Assign) -> Steps:
+def search_points(problem: Problem, rng: np.random.Generator, assign: Assign, search: Search) -> Steps:
     """Starts and refinement; where points are many, on some of them first, and on all of them in the end."""
+    if search == "quick" and len(problem.rows) <= FEWEST_ROWS:
+        return (yield from cold_from_leaves(problem, problem, rng))
     d = problem.rows.n_features
     most = int(np.clip(2e7 / d**2, FEWEST_ROWS, MOST_ROWS))
     if len(problem.rows) <= most:

@@ -1,0 +1,89 @@
+"""MeansPartition: the result of DP-means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamclust._kernels.dp_means import assign_rows
+from streamclust._kernels.types import Floats, Ints
+from streamclust.moments import Moments
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, eq=False)
+class MeansPartition:
+    """Who owns each row, the clusters, and what they cost.
+
+    labels     (rows,)  the cluster of each point or leaf
+    clusters   one row of Moments per cluster, the heaviest first, with scalar scatter
+    objective  Σ ‖x - mean‖² + λ² (K - 1) [MAD-Bayes eq. 3], the scatter within rows included
+    penalty    λ²
+    """
+
+    labels: Ints
+    clusters: Moments
+    objective: float
+    penalty: float
+
+    @property
+    def n_clusters(self) -> int:
+        """K."""
+        return len(self.clusters)
+
+    @property
+    def means(self) -> Floats:
+        """The mean of each cluster."""
+        return self.clusters.mean
+
+    def assign(self, points: Floats) -> Ints:
+        """The cluster of the nearest mean, for each point."""
+        return self._nearest(points)[0]
+
+    def cost(self, points: Floats, weight: Floats | None = None) -> float:
+        """The objective of other points under these means."""
+        distance = self._nearest(points)[1]
+        total = distance.sum() if weight is None else distance @ weight
+        return float(total) + self.penalty * (self.n_clusters - 1)
+
+    def _nearest(self, points: Floats) -> tuple[Ints, Floats]:
+        labels, distance = np.zeros(len(points), dtype=np.int64), np.empty(len(points))
+        columns = np.ascontiguousarray(np.asarray(points, dtype=float).T)
+        assign_rows(columns, np.ones(len(points)), np.ascontiguousarray(self.means), labels, distance)
+        return labels, distance
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and numbers: each cluster's weight and mean."""
+        rows = zip(self.clusters.weight.tolist(), self.means.tolist(), strict=True)
+        return {
+            "n_clusters": self.n_clusters,
+            "objective": self.objective,
+            "penalty": self.penalty,
+            "clusters": [{"weight": w, "mean": m} for w, m in rows],
+        }
+
+    def plot(self, features: tuple[int, int] = (0, 1), ax: Axes | None = None) -> Axes:
+        """Draw the clusters over two features, as circles of their mean spread."""
+        from streamclust.plots import plot_clusters
+
+        spread = np.repeat(
+            self.clusters.scatter[:, None] / self.clusters.n_features, self.means.shape[1], axis=1
+        )
+        return plot_clusters(Moments(self.clusters.weight, self.means, spread, "diagonal"), features, ax)
+
+    def __repr__(self) -> str:
+        return (
+            f"MeansPartition({self.n_clusters} clusters of {self.clusters.weight.sum():g} events, "
+            f"objective {self.objective:.6g} at penalty {self.penalty:.6g})"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{k}</td><td>{w:.6g}</td><td>{np.array2string(m, precision=4, threshold=8)}</td></tr>"
+            for k, (w, m) in enumerate(zip(self.clusters.weight, self.means, strict=True))
+        )
+        return f"<table><caption>{self!r}</caption><tr><th>cluster<th>weight<th>mean</tr>{rows}</table>"

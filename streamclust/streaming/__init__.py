@@ -1,0 +1,6 @@
+"""River estimators: thin shells over the engine and the refits."""
+
+from streamclust.streaming.stream_clusterer import StreamClusterer
+from streamclust.streaming.stream_features import StreamFeatures
+
+__all__ = ["StreamClusterer", "StreamFeatures"]

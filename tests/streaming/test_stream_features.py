@@ -1,0 +1,318 @@
+"""StreamFeatures: River's contract, batching, ids, forgetting, merging, saving, bad input."""
+
+import copy
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from river import checks, compose, preprocessing
+from river.checks import _yield_datasets, common
+
+from streamclust import StreamFeatures
+from streamclust.refit.bp_means import fit_features
+
+pytestmark = pytest.mark.compiled
+
+A = np.array(
+    [[5.0, 5, 0, 0, 0, 0, 0, 0, 0, 0], [0, 0, 5, 5, 5, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 5, -5, 5, 0]]
+)
+
+
+def events(n, seed=0, parts=A, noise=0.5):
+    rng = np.random.default_rng(seed)
+    Z = rng.random((n, len(parts))) < 0.5
+    return Z @ parts + noise * rng.normal(size=(n, parts.shape[1])), Z
+
+
+def named(row):
+    return {f"c{i}": v for i, v in enumerate(row.tolist())}
+
+
+def small(**options):
+    return StreamFeatures(**{"warmup": 64, "reservoir": 200, "refit_every": 512, "restarts": 2} | options)
+
+
+def same_state(one, two):
+    a, b = one.to_arrays(), two.to_arrays()
+    return a.keys() == b.keys() and all(
+        np.array_equal(a[k], b[k], equal_nan=a[k].dtype.kind == "f") for k in a
+    )
+
+
+def test_river_s_own_checks():
+    for check in checks.yield_checks(StreamFeatures()):
+        if check.__name__ in ("check_learn_one", "check_pickling"):
+            continue
+        check(StreamFeatures())
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        common.check_learn_one,
+        common.check_pickling,
+        common.check_emerging_features,
+        common.check_disappearing_features,
+        common.check_radically_disappearing_features,
+        common.check_shuffle_features_no_impact,
+        common.check_predict_one_pure,
+        common.check_predict_one_before_any_learn,
+        common.check_no_state_aliasing_with_input,
+        common.check_clone_is_independent,
+        common.check_transform_one,
+        common.check_seeding_is_idempotent,
+        common.check_bounded_memory_growth,
+        common.check_learn_many_matches_learn_one,
+        common.check_transform_many_matches_transform_one,
+    ],
+)
+def test_river_s_checks_with_data(check):
+    for dataset in _yield_datasets(small()):
+        check(small(), dataset)
+
+
+def test_planted_features_are_found_and_told_in_every_way():
+    x, Z = events(640)
+    model = small()
+    model.learn_many(x)
+    assert 3 <= model.n_features <= 4
+    sets = model.predict_many(x)
+    table = model.transform_many(x)
+    ids = sorted(model.features)
+    for i in range(0, 640, 40):
+        event = dict(enumerate(x[i]))
+        assert model.predict_one(event) == sets[i]
+        assert model.transform_one(event) == dict(zip(ids, table[i].tolist(), strict=True))
+        rebuilt = model.inverse_transform_one(sets[i])
+        assert rebuilt == model.inverse_transform_one(model.transform_one(event))
+        assert np.abs(np.array(list(rebuilt.values())) - Z[i] @ A).max() < 1.5
+    assert sum(model.weights.values()) > 0
+    assert model.n_events == 640
+
+
+def test_batching_is_invisible():
+    x, _ = events(700)
+    one, many = small(), small()
+    for row in x:
+        one.learn_one(dict(enumerate(row)))
+    for start, stop in ((0, 1), (1, 130), (130, 131), (131, 640), (640, 700)):
+        many.learn_many(x[start:stop])
+    assert same_state(one, many)
+
+
+def test_frames_of_every_kind_are_the_same():
+    x, _ = events(130)
+    columns = {f"c{i}": x[:, i] for i in range(x.shape[1])}
+    models = []
+    for frame in (pd.DataFrame(columns, index=range(5, 135)), pl.DataFrame(columns), pa.table(columns)):
+        model = small()
+        model.learn_many(frame)
+        out = model.transform_many(frame)
+        assert type(out) is type(frame)
+        models.append(model)
+    assert list(models[0].transform_many(pd.DataFrame(columns, index=range(5, 135))).index) == list(
+        range(5, 135)
+    )
+    assert same_state(models[0], models[1])
+    assert same_state(models[0], models[2])
+
+
+def test_predict_learns_nothing():
+    x, _ = events(200)
+    model = small()
+    assert model.predict_one({"a": 1.0}) == set()
+    assert model.transform_one({"a": 1.0}) == {}
+    model.learn_many(x)
+    before = copy.deepcopy(model)
+    model.predict_many(x)
+    model.transform_one({0: 1.0, "new": 3.0})
+    model.predict_one({0: None})
+    assert same_state(model, before)
+
+
+def test_after_a_refit_it_is_as_good_as_the_batch_in_any_order():
+    x, _ = events(1024)
+    batch = fit_features(x)
+    for order in range(6):
+        model = StreamFeatures(warmup=64, reservoir=1024, refit_every=256, seed=order)
+        model.learn_many(x[np.random.default_rng(order).permutation(1024)])
+        rebuilt = model.transform_many(x) @ np.array([list(a.values()) for a in model.features.values()])
+        objective = ((x - rebuilt) ** 2).sum() + batch.penalty * model.n_features
+        assert objective <= batch.objective * 1.02
+
+
+def test_features_stay_few_over_a_long_stream_and_keep_their_ids():
+    x, _ = events(8192)
+    model = small()
+    model.learn_many(x[:1024])
+    ids = sorted(model.features)
+    for start in range(1024, 8192, 1024):
+        model.learn_many(x[start : start + 1024])
+        assert model.n_features <= 5
+        assert sorted(model.features) == ids
+    # The running means are those of all events, not of the reservoir alone.
+    rebuilt = model.transform_many(x) @ np.array([list(a.values()) for a in model.features.values()])
+    assert np.mean((x - rebuilt) ** 2) < 0.5**2 * 1.01
+
+
+def test_new_features_get_new_ids_and_old_ones_are_forgotten():
+    before, after = A, np.roll(A, 5, axis=1) * 1.5
+    model = small(half_life=300)
+    model.learn_many(events(1024, parts=before)[0])
+    old = set(model.features)
+    model.learn_many(events(4096, seed=1, parts=after)[0])
+    new = set(model.features)
+    assert new - old
+    assert min(new - old) > max(old)
+    assert 3 <= len(new) <= 5
+    x, _ = events(300, seed=2, parts=after)
+    rebuilt = model.transform_many(x) @ np.array([list(a.values()) for a in model.features.values()])
+    assert np.mean((x - rebuilt) ** 2) < 0.5
+
+
+def test_merging_is_learning_both():
+    x, _ = events(2048)
+    one, two = small(seed=1), small(seed=2)
+    one.learn_many(x[:1000])
+    two.learn_many(pd.DataFrame(x[1000:, ::-1], columns=range(9, -1, -1)))
+    ids = set(one.features)
+    one.merge(two)
+    assert one.n_events == 2048
+    assert 3 <= one.n_features <= 4
+    assert ids & set(one.features)
+    rebuilt = one.transform_many(x) @ np.array([list(a.values()) for a in one.features.values()])
+    assert np.mean((x - rebuilt) ** 2) < 0.3
+    empty = small()
+    empty.merge(one)
+    assert empty.n_events == 2048
+    assert empty.n_features >= 3
+    with pytest.raises(ValueError, match="different half_life"):
+        one.merge(small(half_life=5))
+    with pytest.raises(ValueError, match="only another StreamFeatures"):
+        one.merge(one)
+
+
+def test_saved_it_continues_bit_for_bit(tmp_path):
+    x, _ = events(700)
+    x[::7, 2] = np.nan
+    model = small(half_life=1000)
+    model.learn_many([named(row) for row in x[:300]])
+    np.savez(tmp_path / "state.npz", **model.to_arrays())
+    with np.load(tmp_path / "state.npz", allow_pickle=False) as saved:
+        again = StreamFeatures.from_arrays(saved)
+    for m in (model, again):
+        m.learn_many([named(row) for row in x[300:]])
+    assert same_state(model, again)
+    arrays = model.to_arrays()
+    with pytest.raises(ValueError, match="not a saved"):
+        StreamFeatures.from_arrays({})
+    for name in ("A", "counts", "generator"):
+        with pytest.raises(ValueError, match="not a saved"):
+            StreamFeatures.from_arrays({k: v for k, v in arrays.items() if k != name})
+    with pytest.raises(ValueError, match="do not fit each other"):
+        StreamFeatures.from_arrays(arrays | {"ids": arrays["ids"][1:]})
+    with pytest.raises(ValueError, match="format 9"):
+        StreamFeatures.from_arrays(
+            arrays | {"about": np.array(str(arrays["about"]).replace('"format": 1', '"format": 9'))}
+        )
+
+
+# ---------------------------------------------------------------- missing and bad input
+
+
+def test_missing_values_are_imputed_and_counted():
+    x, Z = events(1024)
+    holes = np.random.default_rng(1).random(x.shape) < 0.05
+    model = small()
+    model.learn_many(np.where(holes, np.nan, x))
+    assert model.n_missing == holes.sum()
+    assert model.n_features <= 5
+    told = model.transform_many(np.where(holes, np.nan, x))
+    same = (told[:, :, None] == Z[:, None, :]).mean(axis=0)
+    assert np.maximum(same, 1 - same).max(axis=0).min() > 0.9
+    assert all(np.isfinite(list(a.values())).all() for a in model.features.values())
+    assert model.predict_one({}) == model.predict_one({"unheard of": 1.0})
+
+
+def test_a_column_that_comes_late():
+    x, _ = events(640)
+    model = small()
+    model.learn_many([named(row[:-1]) for row in x[:200]])
+    model.learn_many([named(row) for row in x[200:]])
+    assert len(next(iter(model.features.values()))) == 10
+    assert all(np.isfinite(list(a.values())).all() for a in model.features.values())
+
+
+def test_what_is_no_number_is_refused_and_nothing_is_learnt():
+    model = small()
+    x, _ = events(100)
+    model.learn_many(x)
+    before = copy.deepcopy(model)
+    with pytest.raises(TypeError, match="must be a number"):
+        model.learn_one({0: "Oslo"})
+    with pytest.raises(ValueError, match="finite"):
+        model.learn_one({0: np.inf})
+    with pytest.raises(ValueError, match="10 features"):
+        model.learn_many(np.ones((2, 3)))
+    with pytest.raises(ValueError, match="there is no feature 99"):
+        model.inverse_transform_one({99})
+    assert same_state(model, before)
+    strict = small(missing="error")
+    strict.learn_one({"a": 1.0, "b": 2.0})
+    with pytest.raises(ValueError, match="is missing"):
+        strict.learn_one({"a": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"penalty": 0}, "penalty"),
+        ({"half_life": -1}, "half_life must be positive"),
+        ({"half_life": "long"}, "half_life must be positive"),
+        ({"warmup": 0}, "warmup"),
+        ({"reservoir": 0}, "reservoir"),
+        ({"max_features": 1.5}, "max_features"),
+        ({"missing": "drop"}, "missing"),
+    ],
+)
+def test_bad_parameters_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        StreamFeatures(**options)
+
+
+@pytest.mark.parametrize("row", [[0.0, 0.0], [7.0, 7.0], [1e8, 1e8 + 1]])
+def test_a_stream_of_one_event_over_and_over(row):
+    model = small()
+    model.learn_many(np.tile(row, (200, 1)))
+    told = model.inverse_transform_one(model.predict_one(dict(enumerate(row))))
+    if model.n_features:
+        np.testing.assert_allclose(list(told.values()), row, rtol=1e-12)
+    else:
+        assert row == [0.0, 0.0]
+
+
+def test_growth_is_capped_with_a_warning():
+    x = np.random.default_rng(0).normal(size=(64, 6))
+    model = small(penalty=1e-6, max_features=2, restarts=1)
+    with pytest.warns(RuntimeWarning, match="max_features=2"):
+        model.learn_many(x)
+    assert model.n_features == 2
+
+
+def test_in_a_pipeline_and_lazily_imported():
+    pipeline = compose.Pipeline(preprocessing.StandardScaler(), small())
+    x, _ = events(70)
+    for row in x:
+        pipeline.learn_one(named(row))
+        pipeline.transform_one(named(row))
+    code = "import sys, streamclust; assert 'river' not in sys.modules; streamclust.StreamFeatures"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    import streamclust
+
+    assert "StreamFeatures" in dir(streamclust)
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        _ = streamclust.Nothing
