@@ -51,6 +51,7 @@ def engine_state(engine: Engine) -> State:
         "next_look": engine.next_look,
         "last_refit": engine.last_refit,
         "last_challenge": engine.last_challenge,
+        "strays_searched": engine.strays_searched,
         "tolerated": engine.tolerated,
         "lineage": engine.lineage.to_dict(),
         "shards": [],
@@ -59,6 +60,8 @@ def engine_state(engine: Engine) -> State:
         more, kept = shard_state(part)
         values["shards"].append({"key": key} | kept)
         arrays |= {f"shard{i}.{name}": value for name, value in more.items()}
+    arrays["strays"] = engine.strays.rows.copy()
+    values["strays"] = engine.strays.count
     if (model := engine.model) is not None:
         values["model"] = {
             "version": model.version,
@@ -90,6 +93,7 @@ def engine_from_state(state: State) -> Engine:
         "next_look",
         "last_refit",
         "last_challenge",
+        "strays_searched",
         "tolerated",
     ):
         setattr(engine, name, values[name])
@@ -97,6 +101,7 @@ def engine_from_state(state: State) -> Engine:
     for i, part in enumerate(values["shards"]):
         key = tuple(part["key"]) if isinstance(part["key"], list) else part["key"]
         engine.shards[key] = shard_from_state(State(under(arrays, f"shard{i}."), part))
+    engine.strays.rows[:], engine.strays.count = arrays["strays"], values["strays"]
     if "model" in values:
         model = values["model"]
         result = unpack_result(model["result"], under(arrays, "model."))

@@ -34,6 +34,8 @@ RECENT = schedule.LOOK // STRIDE
 """A look judges by the events watched since the last."""
 TOLERATED = 0.01
 """More of them than this outside every cluster, and the stream has changed."""
+MORE_STRAYS = 1.5
+"""Strays are searched for rare clusters where there are so many times as many as at the last search."""
 EXPECTED, ENOUGH, BACK = 30.0, 8, 16
 """A cluster that should have been seen 30 times in the watched window is retired if it was seen fewer than 8
 times, which chance does once in a million; one that is seen 16 times is back."""
@@ -90,6 +92,8 @@ class Engine:
         self.next_look = schedule.next_look(0)
         self.tolerated = TOLERATED
         self.refit: Refit | None = None
+        self.strays_searched = 0
+        self._strays: Watch | None = None
         self._clusters: tuple[tuple[int, int], Moments] | None = None
         self._calibration: tuple[tuple[int, int], Floats] | None = None
 
@@ -141,6 +145,7 @@ class Engine:
         for part in self.shards.values():
             part.tree.widen(column)
             part.watch.widen(column)
+        self.strays.widen(column)
         self.n_features += len(column)
 
     def merge(self, other: Engine) -> None:
@@ -157,6 +162,7 @@ class Engine:
             ours.tree.merge(theirs.tree)
             ours.watch.merge(theirs.watch)
             ours.n_seen += theirs.n_seen
+        self.strays.merge(other.strays)
         self.n_seen += other.n_seen
         self.next_look = schedule.next_look(self.n_seen)
         self._start_refit(lag=0, more=other.model.result.clusters)
@@ -167,6 +173,13 @@ class Engine:
             if self.model is None:
                 self._start_refit()
             self._start_refit(lag=0)
+
+    @property
+    def strays(self) -> Watch:
+        """Watched events that lay outside every large cluster: what rare clusters are made of."""
+        if self._strays is None or not self._strays.rows.shape[1]:  # asked for before there were features
+            self._strays = Watch(self.n_features)
+        return self._strays
 
     @property
     def until_due(self) -> int:
@@ -206,7 +219,20 @@ class Engine:
         cold = schedule.challenged(evidence, self.last_challenge)
         if cold:
             self.last_challenge = evidence
-        work = Work(self.recipe, tree, self.model, start, self.recent(), cold, self.n_refits)
+        more_strays = self.strays.count >= MORE_STRAYS * self.strays_searched
+        if more_strays:
+            self.strays_searched = self.strays.count
+        work = Work(
+            self.recipe,
+            tree,
+            self.model,
+            start,
+            self.recent(),
+            self.strays.latest(),
+            more_strays,
+            cold,
+            self.n_refits,
+        )
         self.refit = Refit.started(work, due=self.n_seen + lag, background=s.background and lag > 0)
         if lag == 0:
             self._publish(self.refit)
@@ -240,6 +266,7 @@ class Engine:
         if thorough:
             self._recall()
         recent = self.recent()
+        self.strays.see(recent[self.model.large.outside(recent)], first=0)
         outside = self.outside(recent)
         if outside.mean() <= self.tolerated:
             waited = self.n_seen >= self.last_refit + self.settings.refit_every

@@ -26,6 +26,8 @@ Result = Partition | Mixture
 
 INSIDE = 0.9999
 """An event is outside a cluster if it lies beyond the ellipsoid that holds this much of it."""
+LARGE = 0.01
+"""The share of the weight that makes a cluster a large one."""
 NOWHERE: Ints = np.zeros(0, dtype=np.int64)
 
 
@@ -85,6 +87,13 @@ class Model:
     def shown(self) -> Result:
         """The clusters on show alone."""
         return self.result if len(self.rows) == len(self.ids) else chosen(self.result, self.rows)
+
+    @cached_property
+    def large(self) -> Model:
+        """The clusters of at least LARGE of the weight alone; they are what the others are rare beside."""
+        weight = self.result.clusters.weight
+        rows = np.flatnonzero(weight >= LARGE * weight.sum())
+        return Model(self.version, self.n_seen, chosen(self.result, rows), tuple(self.ids[k] for k in rows))
 
     @cached_property
     def form(self) -> CostForm:

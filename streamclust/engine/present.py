@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy.stats import chi2
 
 from streamclust._kernels.types import Floats
+from streamclust.engine.model import Model
 from streamclust.tree import SummaryTree
 
 CHANCE = 1e-9
@@ -42,6 +45,34 @@ def as_of_now(tree: SummaryTree, watched: Floats, weight: Floats) -> SummaryTree
     """
     leaf = tree.leaves().weight
     return tree.reweighted(tree.shares(watched, weight) * leaf.sum() / leaf, worth=kish(weight))
+
+
+class WithStrays:
+    """A tree to refit, whose sample holds more of the events that lie outside every large cluster.
+
+    Those are few among the leaves' samples, and rare clusters are made of them. `strays` were watched over a longer
+    time; they take the place of the sampled events that lie outside too, with the same weight together.
+    """
+
+    def __init__(self, tree: SummaryTree, large: Model, strays: Floats) -> None:
+        self._tree = tree
+        points, weight = tree.sample()
+        outside = large.outside(points)
+        strays = strays[large.outside(strays)] if len(strays) else strays
+        if len(strays) > outside.sum() > 0:
+            share = np.full(len(strays), weight[outside].sum() / len(strays))
+            points, weight = (
+                np.concatenate([points[~outside], strays]),
+                np.concatenate([weight[~outside], share]),
+            )
+        self._sample = points, weight
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._tree, name)
+
+    def sample(self) -> tuple[Floats, Floats]:
+        """Points and the weight each stands for."""
+        return self._sample
 
 
 def kish(weight: Floats) -> float:

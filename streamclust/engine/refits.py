@@ -9,9 +9,13 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
-from streamclust.engine.model import Model, Result
+from streamclust.engine.births import FEWEST
+from streamclust.engine.model import LARGE, Model, Result
+from streamclust.engine.present import WithStrays
+from streamclust.engine.watch import STRIDE
 from streamclust.families.free_energy import MixtureName
 from streamclust.moments import Moments
+from streamclust.refit.bkm import fit_points as refit_points
 from streamclust.refit.bkm import refit as refit_bkm
 from streamclust.refit.chunky_em import refit_mixture
 from streamclust.refit.mixture import Mixture
@@ -19,6 +23,8 @@ from streamclust.tree import SummaryTree
 
 Method = Literal["bkm", "chunky-em"]
 
+FEW_STRAYS = 20
+"""Fewer strays than this are not searched for clusters."""
 CLEARLY = 5.0
 """Nats by which a cold challenger must win: what is as good as equal keeps its ids."""
 
@@ -45,6 +51,8 @@ class Work(NamedTuple):
     old: Model
     start: Moments
     recent: Floats
+    strays: Floats
+    search_strays: bool
     cold: bool
     number: int
 
@@ -107,9 +115,12 @@ class Refit:
 
 def find(work: Work) -> Found:
     """Refit from given clusters; where `cold`, challenge the result by one from nothing."""
-    recipe, tree, start = work.recipe, work.tree, work.start
+    recipe, start = work.recipe, work.start
+    tree = WithStrays(work.tree, work.old.large, work.strays) if recipe.method == "bkm" else work.tree
     if start.n_features < tree.n_features:  # features have appeared since: all of them vary about one value
         start = start.widen(tree.total.mean[0, start.n_features :])
+    if work.search_strays and recipe.method == "bkm":
+        start = with_rare(recipe, start, work)
     best = fit(recipe, tree, start, work.number)
     if work.cold:
         challenger = fit(recipe, tree, None, work.number)
@@ -123,11 +134,28 @@ def find(work: Work) -> Found:
     return Found(best, shared, shared.sum(axis=1), new_weight, float(strangers.mean()))
 
 
-def fit(recipe: Recipe, tree: SummaryTree, start: Moments | None, number: int) -> Result:
+def with_rare(recipe: Recipe, start: Moments, work: Work) -> Moments:
+    """Clusters to start from: the large ones of those given, and what is found among the strays alone.
+
+    Beside all the rest rare clusters weigh too little to be told apart; among themselves they do not. The refit that
+    starts from them gives up those that do not pay.
+    """
+    strays = work.strays[work.old.large.outside(work.strays)]
+    if len(strays) < FEW_STRAYS:
+        return start
+    rng = np.random.default_rng([recipe.seed, work.number])
+    found = refit_points(recipe.family, strays, rng=rng, search="quick").clusters
+    rare = found[np.flatnonzero(found.weight >= FEWEST)].scale(float(STRIDE))
+    large = start[np.flatnonzero(start.weight >= LARGE * start.weight.sum())]
+    return Moments.stack([large, rare])
+
+
+def fit(recipe: Recipe, tree: SummaryTree | WithStrays, start: Moments | None, number: int) -> Result:
     """One refit; the same seed and number give the same clusters."""
     rng = np.random.default_rng([recipe.seed, number])
     if recipe.method == "bkm":
         return refit_bkm(recipe.family, tree, start, rng, recipe.mixture, search="quick")
+    assert isinstance(tree, SummaryTree)
     return refit_mixture(tree, start, rng, covariance=COVARIANCE[recipe.family])
 
 
