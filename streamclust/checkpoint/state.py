@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamclust.engine import Engine, Model, Settings
-from streamclust.engine.flow import Shard
 from streamclust.engine.model import Result
 from streamclust.engine.refits import Found, Refit
+from streamclust.engine.shards import Shard
 from streamclust.engine.watch import Watch
 from streamclust.families import FAMILIES, MIXTURES, FlatGaussian
 from streamclust.lineage import Lineage
@@ -60,8 +60,8 @@ def engine_state(engine: Engine) -> State:
         more, kept = shard_state(part)
         values["shards"].append({"key": key} | kept)
         arrays |= {f"shard{i}.{name}": value for name, value in more.items()}
-    arrays["strays"] = engine.strays.rows.copy()
-    values["strays"] = engine.strays.count
+    arrays["strays"] = engine.shards.strays.rows.copy()
+    values["strays"] = engine.shards.strays.count
     if (model := engine.model) is not None:
         values["model"] = {
             "version": model.version,
@@ -101,7 +101,7 @@ def engine_from_state(state: State) -> Engine:
     for i, part in enumerate(values["shards"]):
         key = tuple(part["key"]) if isinstance(part["key"], list) else part["key"]
         engine.shards[key] = shard_from_state(State(under(arrays, f"shard{i}."), part))
-    engine.strays.rows[:], engine.strays.count = arrays["strays"], values["strays"]
+    engine.shards.strays.rows[:], engine.shards.strays.count = arrays["strays"], values["strays"]
     if "model" in values:
         model = values["model"]
         result = unpack_result(model["result"], under(arrays, "model."))

@@ -1,6 +1,7 @@
 """The engine: events in, a published model out."""
 
-from streamclust.engine.flow import Engine, Settings
+from streamclust.engine.flow import Engine
 from streamclust.engine.model import Model
+from streamclust.engine.settings import Settings
 
 __all__ = ["Engine", "Model", "Settings"]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sys
-import zlib
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,9 +13,10 @@ from streamclust._kernels.types import Bools, Floats
 from streamclust.engine import schedule
 from streamclust.engine.births import newborn
 from streamclust.engine.model import NOWHERE, Model, Result, joined
-from streamclust.engine.present import as_of_now, drifted
 from streamclust.engine.refits import COVARIANCE, Recipe, Refit, Work
-from streamclust.engine.watch import STRIDE, WINDOW, Watch
+from streamclust.engine.settings import Settings
+from streamclust.engine.shards import Shard, Shards
+from streamclust.engine.watch import STRIDE
 from streamclust.families import family as family_named
 from streamclust.hierarchy.agglomerate import MethodName
 from streamclust.hierarchy.dendrogram import Dendrogram
@@ -30,8 +29,6 @@ from streamclust.refit.partition import Partition
 from streamclust.tree import SummaryTree
 from streamclust.tree.rows import check_rows
 
-RECENT = schedule.LOOK // STRIDE
-"""A look judges by the events watched since the last."""
 TOLERATED = 0.01
 """More of them than this outside every cluster, and the stream has changed."""
 MORE_STRAYS = 1.5
@@ -39,32 +36,6 @@ MORE_STRAYS = 1.5
 EXPECTED, ENOUGH, BACK = 30.0, 8, 16
 """A cluster that should have been seen 30 times in the watched window is retired if it was seen fewer than 8
 times, which chance does once in a million; one that is seen 16 times is back."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What an engine is told; the same settings, seed and events give the same bits."""
-
-    family: Any = "gaussian"
-    refit: Any = "bkm"
-    mixture: Any = "finite"
-    max_leaves: int = 512
-    refit_every: int = 20_000
-    warmup: int = 100
-    half_life: float | None = None
-    birth_penalty: float | None = None
-    background: bool = True
-    seed: int = 0
-    leaf_size: int = 16
-
-
-@dataclass
-class Shard:
-    """What is kept of one part of the stream: a partition of a topic, say."""
-
-    tree: SummaryTree
-    watch: Watch
-    n_seen: int = 0
 
 
 class Engine:
@@ -80,8 +51,7 @@ class Engine:
         self.recipe = Recipe(
             self.settings.family, self.settings.refit, self.settings.mixture, self.settings.seed
         )
-        self.n_features = n_features
-        self.shards: dict[Hashable, Shard] = {}
+        self.shards = Shards(n_features, self.settings)
         self.model: Model | None = None
         self.lineage = Lineage(on_event)
         self.n_seen = 0
@@ -93,7 +63,6 @@ class Engine:
         self.tolerated = TOLERATED
         self.refit: Refit | None = None
         self.strays_searched = 0
-        self._strays: Watch | None = None
         self._clusters: tuple[tuple[int, int], Moments] | None = None
         self._calibration: tuple[tuple[int, int], Floats] | None = None
 
@@ -107,9 +76,9 @@ class Engine:
         shard: Hashable = 0,
     ) -> None:
         """Learn complete rows, all of them or none, into the summary of their shard, and do what falls due."""
-        x, w, t = check_rows(self.n_features, rows, weight, time)
+        x, w, t = check_rows(self.shards.n_features, rows, weight, time)
         check_points(self.settings.family, x)
-        part = self._shard(shard)
+        part = self.shards[shard]
         done = 0
         while done < len(x):
             end = min(len(x), done + self.until_due)
@@ -119,11 +88,6 @@ class Engine:
             self.n_seen += end - done
             self._act()
             done = end
-
-    def fill(self, row: Floats, shard: Hashable = 0) -> Floats:
-        """A row with its missing values (NaN) taken from the nearest leaf of its shard, or of another."""
-        trees = [self._shard(shard).tree, *(part.tree for part in self.shards.values())]
-        return next((tree for tree in trees if tree.n_events), trees[0]).fill(row)
 
     def release(self, shard: Hashable) -> Shard:
         """Let a shard go, to be adopted elsewhere: refits no longer read it. The count of events goes on."""
@@ -136,36 +100,24 @@ class Engine:
         self.shards[shard] = part
         self.next_refit = self.n_seen + 1
 
-    def widen(self, values: ArrayLike) -> None:
-        """Add features that no event had until now; all events so far count as having these values.
-
-        The model published knows nothing of them: the next refit will.
-        """
-        column = np.asarray(values, dtype=float)
-        for part in self.shards.values():
-            part.tree.widen(column)
-            part.watch.widen(column)
-        self.strays.widen(column)
-        self.n_features += len(column)
-
     def merge(self, other: Engine) -> None:
         """Learn everything another engine has learnt, and refit at once from the clusters of both."""
-        if (self.n_features, self.settings) != (other.n_features, other.settings):
+        if (self.shards.n_features, self.settings) != (other.shards.n_features, other.settings):
             raise ValueError(
                 "only engines of the same settings and features can be merged: they differ in "
-                f"{self.settings} of {self.n_features} and {other.settings} of {other.n_features}"
+                f"{self.settings} of {self.shards.n_features} and {other.settings} of {other.shards.n_features}"
             )
         if other.model is None:
             return
-        for key, theirs in other.shards.items():
-            ours = self._shard(key)
-            ours.tree.merge(theirs.tree)
-            ours.watch.merge(theirs.watch)
-            ours.n_seen += theirs.n_seen
-        self.strays.merge(other.strays)
+        self.shards.merge(other.shards)
         self.n_seen += other.n_seen
         self.next_look = schedule.next_look(self.n_seen)
         self._start_refit(lag=0, more=other.model.result.clusters)
+
+    @property
+    def n_features(self) -> int:
+        """How many features events have so far."""
+        return self.shards.n_features
 
     def settle(self) -> None:
         """Refit at once, whatever the schedule says; it goes on from here."""
@@ -173,13 +125,6 @@ class Engine:
             if self.model is None:
                 self._start_refit()
             self._start_refit(lag=0)
-
-    @property
-    def strays(self) -> Watch:
-        """Watched events that lay outside every large cluster: what rare clusters are made of."""
-        if self._strays is None or not self._strays.rows.shape[1]:  # asked for before there were features
-            self._strays = Watch(self.n_features)
-        return self._strays
 
     @property
     def until_due(self) -> int:
@@ -203,7 +148,7 @@ class Engine:
     def _start_refit(self, lag: int | None = None, more: Moments | None = None) -> None:
         """Refit from the clusters there are, and `more`; one on its way is no longer wanted."""
         self.refit = None
-        tree = self.present_tree()
+        tree = self.shards.present_tree()
         s, first = self.settings, self.model is None
         evidence = float(tree.total.weight[0])
         self.last_refit = self.n_seen
@@ -219,16 +164,16 @@ class Engine:
         cold = schedule.challenged(evidence, self.last_challenge)
         if cold:
             self.last_challenge = evidence
-        more_strays = self.strays.count >= MORE_STRAYS * self.strays_searched
+        more_strays = self.shards.strays.count >= MORE_STRAYS * self.strays_searched
         if more_strays:
-            self.strays_searched = self.strays.count
+            self.strays_searched = self.shards.strays.count
         work = Work(
             self.recipe,
             tree,
             self.model,
             start,
-            self.recent(),
-            self.strays.latest(),
+            self.shards.recent(),
+            self.shards.strays.latest(),
             more_strays,
             cold,
             self.n_refits,
@@ -265,12 +210,12 @@ class Engine:
         thorough = schedule.thorough(self.n_seen)
         if thorough:
             self._recall()
-        recent = self.recent()
-        self.strays.see(recent[self.model.large.outside(recent)], first=0)
+        recent = self.shards.recent()
+        self.shards.strays.see(recent[self.model.large.outside(recent)], first=0)
         outside = self.outside(recent)
         if outside.mean() <= self.tolerated:
             waited = self.n_seen >= self.last_refit + self.settings.refit_every
-            if thorough and waited and self._changing(self.merged_tree()):
+            if thorough and waited and self.shards.changing(self.shards.merged_tree()):
                 self._start_refit(lag=schedule.LOOK)
             return
         born = newborn(self.model, recent[outside], self.settings.birth_penalty)
@@ -292,7 +237,7 @@ class Engine:
     def _recall(self) -> None:
         """Retire clusters that the stream no longer feeds, and name anew those that it has come back to."""
         assert self.model is not None
-        latest = self.latest()
+        latest = self.shards.latest()
         everyone = replace(self.model, hidden=frozenset())
         weight = everyone.result.clusters.weight
         seen = np.bincount(everyone.nearest(latest).cluster, minlength=len(weight))
@@ -323,26 +268,11 @@ class Engine:
 
     # ---------------------------------------------------------------- reading
 
-    def latest(self, n: int = WINDOW) -> Floats:
-        """The latest watched events of every shard, at most n of each."""
-        return np.concatenate([part.watch.latest(n) for part in self.shards.values()])
-
-    def _latest_weights(self) -> Floats:
-        return np.concatenate([part.watch.weights() for part in self.shards.values()])
-
-    def _changing(self, tree: SummaryTree) -> bool:
-        """Whether the latest events are spread otherwise than all that the tree has learnt."""
-        return self.n_seen > 0 and drifted(tree, self.latest(), self._latest_weights())
-
-    def recent(self) -> Floats:
-        """The events that a look judges by."""
-        return self.latest(RECENT // max(1, len(self.shards)))
-
     def tail(self, scores: Floats) -> Floats:
         """For each novelty score the share of the watched events, and itself, that are at least as novel."""
         assert self.model is not None
         if self._calibration is None or self._calibration[0] != self._moment:
-            self._calibration = self._moment, np.sort(self.model.novelty(self.latest()))
+            self._calibration = self._moment, np.sort(self.model.novelty(self.shards.latest()))
         recent = self._calibration[1]
         return np.asarray((1 + len(recent) - np.searchsorted(recent, scores)) / (1 + len(recent)))
 
@@ -361,37 +291,12 @@ class Engine:
         """Nothing that is read changes while this does not."""
         return self.n_seen, -1 if self.model is None else self.model.version
 
-    def merged_tree(self) -> SummaryTree:
-        """One tree of all shards, of its own."""
-        trees = [self.shards[key].tree for key in sorted(self.shards, key=str)] or [self._empty_tree(0)]
-        tree = trees[0].copy()
-        for other in trees[1:]:
-            tree.merge(other)
-        return tree
-
-    def present_tree(self) -> SummaryTree:
-        """One tree of all shards, to read: where the stream has drifted, its leaves weigh what they weigh of late."""
-        tree = self.merged_tree()
-        return as_of_now(tree, self.latest(), self._latest_weights()) if self._changing(tree) else tree
-
-    def _shard(self, key: Hashable) -> Shard:
-        if key not in self.shards:
-            self.shards[key] = Shard(self._empty_tree(key), Watch(self.n_features))
-        return self.shards[key]
-
-    def _empty_tree(self, key: Hashable) -> SummaryTree:
-        s = self.settings
-        return SummaryTree(
-            self.n_features, family_named(s.family).scatter, s.max_leaves, half_life=s.half_life,
-            seed=shard_seed(s.seed, key), leaf_size=s.leaf_size,
-        )  # fmt: skip
-
     def clusters(self) -> Moments:
         """The clusters on show as of now: what the trees have learnt until this event, labelled by the model."""
         if self.model is None:
-            return Moments.empty(0, self.n_features, family_named(self.settings.family).scatter)
+            return Moments.empty(0, self.shards.n_features, family_named(self.settings.family).scatter)
         if self._clusters is None or self._clusters[0] != self._moment:
-            points, weight = self.present_tree().sample()
+            points, weight = self.shards.present_tree().sample()
             rows = Moments.rows_of_points(points, weight)
             groups = self.model.nearest(points).cluster
             found = rows.to_groups(groups, len(self.model.rows), family_named(self.settings.family).scatter)
@@ -402,7 +307,7 @@ class Engine:
         """The hierarchy of everything learnt until now; `consistent`: that passes through the clusters on show."""
         if self.model is None:
             raise ValueError("there is nothing to take a snapshot of: learn at least one event first")
-        tree = self.present_tree()
+        tree = self.shards.present_tree()
         labels = self.model.nearest(tree.leaves().mean).cluster
         sampled = self.model.nearest(tree.sample()[0]).cluster
         return snapshot(
@@ -427,8 +332,3 @@ def single(settings: Settings, tree: SummaryTree) -> Result:
         float(total.weight[0]),
         0.0,
     )
-
-
-def shard_seed(seed: int, key: Hashable) -> int:
-    """A seed for each shard, the same in every process; shard 0 has the engine's own."""
-    return seed if key == 0 else seed + 1 + zlib.crc32(repr(key).encode())

@@ -117,7 +117,7 @@ class Model:
         return self.names[self._cheapest(points)]
 
     def assign(self, points: Floats) -> Assignment:
-        """What `predict`, `probability` (of the cluster predicted) and `novelty` say, for little more than one of them."""
+        """What `predict`, `probability` (of the cluster predicted) and `novelty` say, for little more than one."""
         k = self._cheapest(points)
         joint = self.log_joint(points)
         evidence = logsumexp(joint, axis=1)

@@ -29,6 +29,10 @@ CLEARLY = 5.0
 """Nats by which a cold challenger must win: what is as good as equal keeps its ids."""
 
 
+COVARIANCE: dict[Any, Any] = {"gaussian": "full", "diagonal": "diagonal", "spherical": "spherical"}
+"""The families that have mixtures of chunky EM, as that calls them."""
+
+
 @dataclass(frozen=True)
 class Recipe:
     """How to refit, whatever the data."""
@@ -41,6 +45,11 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.method not in get_args(Method):
             raise ValueError(f"refit must be one of {', '.join(get_args(Method))}, got {self.method!r}")
+        if self.method == "chunky-em" and self.family not in COVARIANCE:
+            raise ValueError(
+                f'refit="chunky-em" fits Gaussians: family must be one of {", ".join(COVARIANCE)}, '
+                f'got {self.family!r}; use refit="bkm" for it'
+            )
 
 
 class Work(NamedTuple):
@@ -157,10 +166,6 @@ def fit(recipe: Recipe, tree: SummaryTree | WithStrays, start: Moments | None, n
         return refit_bkm(recipe.family, tree, start, rng, recipe.mixture, search="quick")
     assert isinstance(tree, SummaryTree)
     return refit_mixture(tree, start, rng, covariance=COVARIANCE[recipe.family])
-
-
-COVARIANCE: dict[Any, Any] = {"gaussian": "full", "diagonal": "diagonal", "spherical": "spherical"}
-"""The families that have mixtures of chunky EM, as that calls them."""
 
 
 def loss(result: Result) -> float:

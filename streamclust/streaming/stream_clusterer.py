@@ -256,12 +256,12 @@ class StreamClusterer(base.Clusterer):
         if engine.n_seen == 0:
             if not known[:width].all():
                 raise ValueError("the first event must be complete: there is nothing to fill it from")
-            engine.n_features = width
+            engine.shards.n_features = width
         elif width > engine.n_features:
-            engine.widen(np.nan_to_num(row[engine.n_features : width]))
+            engine.shards.widen(np.nan_to_num(row[engine.n_features : width]))
         row = row[: engine.n_features]
         if not known[: len(row)].all():
-            row = engine.fill(row, shard)
+            row = engine.shards.fill(row, shard)
         engine.learn(row[None], [weight], None if time is None else [time], shard)
 
     def _refuse(self, error: Exception) -> None:
@@ -356,12 +356,12 @@ class StreamClusterer(base.Clusterer):
             )
         engine, width = self._engine, part.tree.n_features
         if width > engine.n_features and engine.shards:
-            engine.widen(part.tree.total.mean[0, engine.n_features :])
+            engine.shards.widen(part.tree.total.mean[0, engine.n_features :])
         elif width < engine.n_features:
-            mean = engine.merged_tree().total.mean[0, width:]
+            mean = engine.shards.merged_tree().total.mean[0, width:]
             part.tree.widen(mean)
             part.watch.widen(mean)
-        engine.n_features = max(engine.n_features, width)
+        engine.shards.n_features = max(engine.n_features, width)
         if len(theirs) > len(ours):
             self._schema = Schema(theirs, self.missing)
         engine.adopt(shard, part)

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from streamclust.engine import Engine, Settings, schedule
 from streamclust.engine.births import led, newborn
-from streamclust.engine.flow import Shard
 from streamclust.engine.present import as_of_now, drifted, evidence
+from streamclust.engine.shards import Shard
 from streamclust.engine.watch import STRIDE, WINDOW, Watch
 from streamclust.tree import SummaryTree
 from tests.streams import clustered
@@ -133,7 +133,7 @@ def test_shards_are_summarised_apart_and_clustered_together():
     engine.settle()
     assert len(engine.shards) == 4
     assert engine.model.result.n_clusters == 4
-    assert engine.merged_tree().total.weight[0] == pytest.approx(2000)
+    assert engine.shards.merged_tree().total.weight[0] == pytest.approx(2000)
 
 
 def test_a_shard_can_move_to_another_engine():
@@ -146,7 +146,7 @@ def test_a_shard_can_move_to_another_engine():
     there.adopt("b", part)
     there.learn(rows[labels == 1][:10], shard="b")
     assert there.shards["b"].tree.n_events == (labels == 1).sum() + 10
-    assert here.merged_tree().n_events == (labels == 0).sum()
+    assert here.shards.merged_tree().n_events == (labels == 0).sum()
     with pytest.raises(ValueError, match="already"):
         there.adopt("b", part)
 

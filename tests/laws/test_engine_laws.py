@@ -112,7 +112,7 @@ def test_running_clusters_hold_everything_learnt(case):
     model.learn_many(rows)
     clusters = model._engine.clusters()
     assert clusters.weight.sum() == pytest.approx(len(rows), rel=1e-9)
-    points, weight = model._engine.present_tree().sample()
+    points, weight = model._engine.shards.present_tree().sample()
     ids = model.model.predict(points)
     for name, held in zip(model.model.names, clusters.weight, strict=True):
         assert held == pytest.approx(weight[ids == name].sum(), rel=1e-9, abs=1e-9)
