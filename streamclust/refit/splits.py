@@ -23,6 +23,7 @@ SCATTERED_ROWS = 500
 FEWEST_SAMPLED = 4.0
 """A cluster of a stream is not opened for fewer sampled events: one stray event stands for all of its leaf there."""
 
+
 class Halves(NamedTuple):
     """The best split found of each cluster: its change of F, and which of the sorted rows leave."""
 

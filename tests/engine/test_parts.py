@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from streamclust.engine import Engine, Settings, schedule
 from streamclust.engine.births import led, newborn
-from streamclust.engine.present import as_of_now, drifted, evidence
+from streamclust.engine.present import WithStrays, as_of_now, drifted, evidence
 from streamclust.engine.shards import Shard
 from streamclust.engine.watch import STRIDE, WINDOW, Watch
 from streamclust.tree import SummaryTree
@@ -155,3 +155,36 @@ def test_engines_of_different_settings_do_not_merge():
     one, other = Engine(2, Settings()), Engine(2, Settings(half_life=5.0))
     with pytest.raises(ValueError, match="same settings"):
         one.merge(other)
+
+
+# ---------------------------------------------------------------- strays
+
+
+def test_strays_take_the_place_of_what_the_sample_has_of_their_kind(engine):
+    tree = engine.shards.merged_tree()
+    few = np.random.default_rng(2).normal(size=(4, 2)) + 300.0
+    tree.insert(few)
+    strays = np.random.default_rng(3).normal(size=(50, 2)) + 300.0
+    points, weight = WithStrays(tree, engine.model.large, strays).sample()
+    assert weight.sum() == pytest.approx(1004)
+    far = points[:, 0] > 200
+    assert far.sum() == 50
+    assert weight[far].sum() == pytest.approx(4.0)
+    unchanged = WithStrays(tree, engine.model.large, strays[:2]).sample()
+    np.testing.assert_array_equal(unchanged[0], tree.sample()[0])
+
+
+@pytest.mark.compiled
+def test_rare_clusters_are_told_apart():
+    rng = np.random.default_rng(5)
+    centres = rng.normal(size=(8, 8)) * 8.0
+    share = np.r_[np.full(5, 0.199), np.full(3, 0.005 / 3)]
+    labels = rng.choice(8, size=200_000, p=share / share.sum())
+    rows = centres[labels] + rng.normal(size=(200_000, 8))
+    engine = Engine(8, Settings(background=False))
+    engine.learn(rows)
+    engine.settle()
+    large, rare = np.split(engine.model.predict(centres), [5])
+    assert len(set(large.tolist())) == 5
+    assert not set(large.tolist()) & set(rare.tolist())
+    assert len(set(rare.tolist())) >= 2  # the leaves' samples alone show all three as one
