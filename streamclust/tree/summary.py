@@ -151,9 +151,9 @@ class SummaryTree:
 
     def insert_checked(self, x: Floats, w: Floats, t: Floats) -> None:
         """Learn rows, weights and times that `check_rows` has passed; no weights or no times is an empty array."""
-        self._check_clock(len(t) > 0)
         if len(x) == 0:
             return
+        self._check_clock(len(t) > 0)
         tree = self._tree
         if self.n_events == 0:
             tree.origin[:] = x[0]
