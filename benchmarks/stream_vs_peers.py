@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import tracemalloc
+import pickle
+import resource
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -43,14 +44,17 @@ class Score(NamedTuple):
     ari: float
     nmi: float
     k: int
-    megabytes: float = float("nan")
+    megabytes: float
+    """Of the model, pickled."""
 
 
-def scored(labels: np.ndarray, found: np.ndarray, learning: float, predicting: float, k: int) -> Score:
+def scored(
+    model: object, labels: np.ndarray, found: np.ndarray, learning: float, predicting: float, k: int
+) -> Score:
     n = len(labels)
     return Score(
         n / learning, n / predicting, adjusted_rand_score(labels, found),
-        normalized_mutual_info_score(labels, found), k,
+        normalized_mutual_info_score(labels, found), k, len(pickle.dumps(model)) / 1e6,
     )  # fmt: skip
 
 
@@ -65,7 +69,7 @@ def ours(rows: np.ndarray, labels: np.ndarray, half_life: float | None = None) -
     model.settle()
     learnt = perf_counter()
     found = model.predict_many(rows)
-    return scored(labels, found, learnt - start, perf_counter() - learnt, model.n_clusters)
+    return scored(model, labels, found, learnt - start, perf_counter() - learnt, model.n_clusters)
 
 
 def ours_one_by_one(rows: np.ndarray, labels: np.ndarray) -> Score:
@@ -78,7 +82,7 @@ def partial_fit(model: Any, rows: np.ndarray, labels: np.ndarray) -> Score:  # n
         model.partial_fit(part)
     learnt = perf_counter()
     found = model.predict(rows)
-    return scored(labels, found, learnt - start, perf_counter() - learnt, len(set(found.tolist())))
+    return scored(model, labels, found, learnt - start, perf_counter() - learnt, len(set(found.tolist())))
 
 
 def gaussian_mixture(rows: np.ndarray, labels: np.ndarray) -> Score:
@@ -92,7 +96,7 @@ def gaussian_mixture(rows: np.ndarray, labels: np.ndarray) -> Score:
     learnt = perf_counter()
     found = model.predict(rows)
     done = perf_counter()
-    score = scored(labels, found, learnt - start, done - learnt, len(set(found.tolist())))
+    score = scored(model, labels, found, learnt - start, done - learnt, len(set(found.tolist())))
     return score._replace(learning=len(some) / (learnt - start))
 
 
@@ -104,7 +108,7 @@ def river(model: Any, rows: np.ndarray, labels: np.ndarray) -> Score:  # noqa: A
     learnt = perf_counter()
     found = np.array([model.predict_one(event) for event in events])
     predicted = perf_counter()
-    return scored(labels, found, learnt - start, predicted - learnt, len(set(found.tolist())))
+    return scored(model, labels, found, learnt - start, predicted - learnt, len(set(found.tolist())))
 
 
 def river_models(k: int) -> dict[str, Callable[[], Any]]:
@@ -122,28 +126,21 @@ def parts(rows: np.ndarray) -> Iterator[np.ndarray]:
         yield rows[start : start + CHUNK]
 
 
-def memory(learn: Callable[[], object]) -> float:
-    """Megabytes that Python held at most while learning."""
-    tracemalloc.start()
-    learn()
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return peak / 1e6
-
-
 # -------------------------------------------------------------------- tables
 
 
 def show(name: str, score: Score) -> None:
     print(
         f"  {name:<34} {score.learning:>12,.0f} {score.predicting:>12,.0f}  "
-        f"{score.ari:6.3f} {score.nmi:6.3f} {score.k:4d}",
+        f"{score.ari:6.3f} {score.nmi:6.3f} {score.k:4d} {score.megabytes:7.2f}",
         flush=True,
     )
 
 
 def head(title: str) -> None:
-    print(f"\n{title}\n  {'':<34} {'learns /s':>12} {'predicts /s':>12}  {'ARI':>6} {'NMI':>6} {'K':>4}")
+    print(
+        f"\n{title}\n  {'':<34} {'learns /s':>12} {'predicts /s':>12}  {'ARI':>6} {'NMI':>6} {'K':>4} {'MB':>7}"
+    )
 
 
 def stationary(title: str, rows: np.ndarray, labels: np.ndarray, river_rows: int, repeats: int) -> None:
@@ -285,6 +282,27 @@ def rare(d: int, seeds: int, n: int = 300_000) -> tuple[int, int]:
     return found, planted
 
 
+def long(events: int, d: int = 8) -> None:
+    """Time per event and memory as a stream goes on."""
+    print(f"\nA stream of {events:,} events, D = {d}")
+    mixture, model = Mixture(d, 10, 2.0, seed=3), StreamClusterer()
+    model.learn_many(mixture.sample(30_000)[0])
+    model = StreamClusterer()
+    done, spent, mark = 0, 0.0, 100_000
+    while done < events:
+        rows = mixture.sample(CHUNK)[0]
+        start = perf_counter()
+        model.learn_many(rows)
+        spent += perf_counter() - start
+        done += CHUNK
+        if done >= mark:
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            size = len(pickle.dumps(model)) / 1e6
+            print(f"  {done:>12,} events: {spent / done * 1e6:6.3f} µs each so far, {peak:.1f} MB resident at most, "
+                  f"{size:.2f} MB of model", flush=True)  # fmt: skip
+            mark *= 10
+
+
 def real(data: Path | None) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     digits = load_digits()
     yield "digits, scaled", StandardScaler().fit_transform(digits.data + 1e-3 * np.arange(64)), digits.target
@@ -313,7 +331,9 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=300_000, help="events of each drifting stream")
     parser.add_argument("--repeats", type=int, default=5, help="rounds of the fast ones (default: 5)")
     parser.add_argument("--seeds", type=int, default=5, help="drifting streams of each kind (default: 5)")
-    parser.add_argument("--only", choices=["mixtures", "drift", "rare", "real"], help="one part alone")
+    parser.add_argument(
+        "--only", choices=["mixtures", "drift", "rare", "real", "long"], help="one part alone"
+    )
     parser.add_argument("--quick", action="store_true", help="a tenth of everything")
     a = parser.parse_args()
     if a.quick:
@@ -333,6 +353,8 @@ def main() -> None:
     if a.only in (None, "real"):
         for name, rows, labels in real(a.data):
             stationary(name, rows, labels, a.river_rows, a.repeats)
+    if a.only in (None, "long"):
+        long(10_000_000 if not a.quick else 1_000_000)
 
 
 if __name__ == "__main__":
