@@ -1,8 +1,10 @@
 """The service on Kafka, beside a consumer that only decodes and one that feeds River's KMeans, on one broker.
 
 All read the same topic of one partition from its beginning, each in a process of its own, one after the other, and
-are timed from their first record to their last. The order changes from repeat to repeat; rates are medians. The
-broker is Apache Kafka on this machine (see tests/connectors/broker), and shares its cores with whoever is measured.
+are timed from their first record to their last. "emit" sends assignments 100 to a message, "emit singly" each in
+one of its own, "exactly-once" 100 to a message in transactions. The order changes from repeat to repeat; rates are
+medians. The broker is Apache Kafka on this machine (see tests/connectors/broker), and shares its cores with whoever
+is measured.
 
     python benchmarks/kafka_throughput.py               400,000 events, D = 8, 5 repeats
     python benchmarks/kafka_throughput.py --quick       100,000 events, 3 repeats
@@ -29,7 +31,8 @@ from tests.connectors.broker import find_broker  # noqa: E402
 from tests.connectors.cluster import Cluster  # noqa: E402
 from tests.connectors.fuzz import fuzz  # noqa: E402
 
-KINDS = ("bare", "learn", "emit", "exactly-once", "river")
+KINDS = ("bare", "learn", "emit", "emit singly", "exactly-once", "river")
+BUNDLE = 100
 SHARE = {"learn": 0.8, "emit": 0.5}
 """What the service should keep of the bare consumer's rate."""
 
@@ -73,19 +76,22 @@ def served(address: str, topic: str, n: int, kind: str, group: str) -> dict[str,
         topics = {} if kind == "learn" else {"assignments": f"{topic}.{group}"}
         sink = KafkaSink(source, topics, group if kind == "exactly-once" else None)
         clusterer = StreamClusterer()
-        service = Service(source, sink, clusterer, SharedState(state), policy=Policy(poll=0.2))
-        start = cpu = waited = 0.0
+        policy = Policy(poll=0.2, assignments_per_message=1 if kind == "emit singly" else BUNDLE)
+        service = Service(source, sink, clusterer, SharedState(state), policy=policy)
+        start = cpu = waited = idle = 0.0
         while service.stats.events < n:
             before = service.stats.events
             moment, used = perf_counter(), process_time()
             service.turn()
             if not before and service.stats.events:
                 # The bare consumer is timed from when its first records have come: so is this.
-                start, cpu = moment + service.stats.seconds.get("poll", 0) - waited, used
-            waited = service.stats.seconds.get("poll", 0)
+                idle = service.stats.seconds["poll"]
+                start, cpu = moment + idle - waited, used
+            waited = service.stats.seconds.get("poll", 0.0)
         service.checkpoint()
         seconds = perf_counter() - start
         found = {"rate": n / seconds, "cpu": (process_time() - cpu) / n}
+        service.stats.seconds["poll"] -= idle
         found |= {f"in {stage}": spent / n for stage, spent in service.stats.seconds.items()}
         source.close()
         sink.close()
@@ -132,7 +138,7 @@ def compare(n: int, d: int, repeats: int) -> None:
                     order = KINDS[repeat % len(KINDS) :] + KINDS[: repeat % len(KINDS)]
                     for kind in order:
                         size = n // 8 if kind == "river" else n
-                        got = measure(kind, broker.address, topic, size, f"{kind}-{repeat}")
+                        got = measure(kind, broker.address, topic, size, f"{kind}-{repeat}".replace(" ", "-"))
                         found[kind].append(got)
                         print(f"  repeat {repeat + 1}: {kind:<14}{got['rate']:>12,.0f} events/s", flush=True)
         finally:
@@ -150,7 +156,7 @@ def report(found: dict[str, list[dict[str, float]]]) -> None:
         span = f"{min(rates[kind]):,.0f} - {max(rates[kind]):,.0f}"
         print(f"{kind:<14}{rate:>12,.0f}{span:>22}{rate / base:>10.0%}{rate / river:>10.1f}{cpu:>14.1f}")
     print("\nwhere the loop spends its time, µs/event")
-    for kind in ("learn", "emit", "exactly-once"):
+    for kind in KINDS[1:-1]:
         stages = {name for got in found[kind] for name in got if name.startswith("in ")}
         parts = {
             name: 1e6 * np.median([got.get(name, 0.0) for got in found[kind]]) for name in sorted(stages)

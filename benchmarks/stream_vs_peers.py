@@ -251,7 +251,7 @@ def river_settings() -> dict[str, list[Callable[[], Any]]]:
             for k, h in itertools.product((8, 10), (1000, 5000))
         ],
         "DenStream": [
-            lambda e=e: cluster.DenStream(decaying_factor=0.001, epsilon=e, beta=0.5) for e in (0.5, 1.0, 2.0)
+            lambda e=e: cluster.DenStream(decaying_factor=0.001, epsilon=e) for e in (0.5, 1.0, 2.0)
         ],
         "DBSTREAM": [
             lambda r=r: cluster.DBSTREAM(clustering_threshold=r, fading_factor=0.001) for r in (1.0, 2.0, 3.0)

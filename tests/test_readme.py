@@ -11,6 +11,7 @@ README = (ROOT / "README.md").read_text()
 ROWS = re.findall(r"^\| .+? \| .+? \| `(.+?\.py)` \| `(.+?)` \|$", README, flags=re.MULTILINE)
 
 
+@pytest.mark.compiled
 def test_python_of_the_readme_runs():
     blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     assert blocks

@@ -8,6 +8,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from streamclust.batch import StreamEstimator
 from tests.streams import clustered
 
+pytestmark = pytest.mark.compiled  # the engine's own tests and laws run interpreted
+
 NOT_THE_SAME = {
     "check_sample_weight_equivalence_on_dense_data": "a stream of repeated points has more refits than one of weighted "
     "points, and repeated points are at distance 0 of each other, which the data-informed prior sees",

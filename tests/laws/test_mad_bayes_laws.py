@@ -176,6 +176,7 @@ def test_rows_take_the_nearest_combination(seed, k):
             assert np.all(((points - flipped @ A) ** 2).sum(axis=1) >= reached * (1 - 1e-9) - 1e-9)
 
 
+@pytest.mark.compiled
 @settings(max_examples=3)
 @given(st.integers(0, 2**32 - 1))
 def test_k_features_finds_the_best_of_all_allocations(seed):

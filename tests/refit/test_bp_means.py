@@ -45,6 +45,7 @@ def test_k_features_of_a_known_number():
     assert np.abs(found.reconstruct() - truth @ A).max() < 0.1
 
 
+@pytest.mark.compiled
 def test_the_paper_s_start_is_there_too():
     x, _, _ = planted()
     steps = list(bp_means_steps(x, init="plus-plus", restarts=2))

@@ -60,6 +60,7 @@ def test_unlocking_never_ends_above_its_start():
         assert unlock(state).free_energy <= before
 
 
+@pytest.mark.compiled
 def test_clusters_told_apart_by_their_shapes_alone_are_found():
     points, truth = Mixture(n_features=32, n_clusters=10, tau=0.5, seed=0, moved=True).sample(1000)
     found = fit_points("gaussian", points)

@@ -14,10 +14,11 @@ from streamclust import StreamClusterer
 from streamclust.checkpoint.files import encode
 from streamclust.streaming.stream_clusterer import RefusedEvents
 from streamclust_connectors.synthetic import Drift, topics
-from tests.conftest import INTERPRETED
 from tests.streams import clustered
 
-LESS = 400 if INTERPRETED else 3000
+pytestmark = pytest.mark.compiled  # the engine's own tests and laws run interpreted
+
+LESS = 3000
 NAMES = ("a", "b", "c")
 
 
@@ -137,7 +138,6 @@ def test_probabilities_add_up_and_agree_with_predictions(rows):
 # ---------------------------------------------------------------- what it finds
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize("refit", ["bkm", "chunky-em"])
 @pytest.mark.parametrize("d", [2, 8])
 def test_it_learns_how_many_clusters_there_are(refit, d):
@@ -150,7 +150,6 @@ def test_it_learns_how_many_clusters_there_are(refit, d):
     assert sum(c.share for c in model.clusters) == pytest.approx(1.0)
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize("family", ["diagonal", "spherical", "poisson", "multinomial"])
 def test_every_family_has_streams(family):
     if family in ("poisson", "multinomial"):
@@ -171,7 +170,6 @@ def test_binary_events():
     assert adjusted_rand_score(labels, model.predict_many(rows)) > 0.9
 
 
-@pytest.mark.compiled
 def test_drift_is_followed_without_being_told_to_forget():
     drift = Drift(2, n_events=120_000, seed=1, splits=0)
     model = StreamClusterer()
@@ -184,7 +182,6 @@ def test_drift_is_followed_without_being_told_to_forget():
     assert model._engine.shards[0].tree.total.weight[0] == 120_000  # the summary has forgotten nothing
 
 
-@pytest.mark.compiled
 def test_a_stationary_stream_has_no_lifecycle_after_a_while():
     rows, _ = clustered(300_000, 8, k=6, seed=3)
     model = StreamClusterer(half_life=8000.0, refit_every=2000)
@@ -197,7 +194,6 @@ def test_a_stationary_stream_has_no_lifecycle_after_a_while():
     assert [change for change in model.events if change.at > tenth] == []
 
 
-@pytest.mark.compiled
 def test_births_deaths_splits_and_merges_are_each_reported_once():
     rng = np.random.default_rng(0)
 
@@ -241,7 +237,6 @@ def test_listeners_hear_what_the_log_holds(rows):
     assert heard == model.events != []
 
 
-@pytest.mark.compiled
 def test_novelties_have_small_tails():
     rows, _ = clustered(20_000, 4, k=5, seed=6)
     model = StreamClusterer()
