@@ -329,12 +329,6 @@ class StreamClusterer(base.Clusterer):
         arrays, values = shard_state(self._engine.release(shard))
         return State(arrays, values | {"schema": self._schema.to_dict()})
 
-    def shard(self, shard: Hashable) -> State:
-        """What `release` would give, without letting go."""
-        self._flush()
-        arrays, values = shard_state(self._engine.shards[shard])
-        return State(arrays, values | {"schema": self._schema.to_dict()})
-
     @property
     def shards(self) -> tuple[Hashable, ...]:
         """The parts of the stream that are summarised here."""

@@ -1,0 +1,90 @@
+"""inspect: what is in a checkpoint."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streamclust_connectors.cli.errors import BadData
+from streamclust_connectors.cli.options import examples, results
+
+if TYPE_CHECKING:
+    from streamclust.checkpoint import State
+
+app = typer.Typer()
+
+LATEST = 5
+"""Lifecycle events that are shown."""
+
+
+@app.command(
+    epilog=examples("streamclust inspect state/0", "streamclust inspect events.csv.checkpoint --json")
+)
+def inspect(
+    checkpoint: Annotated[
+        Path, typer.Argument(exists=True, help="A checkpoint, or a directory: its latest.")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """What is in a checkpoint: format, events, clusters, what happened to them, and where its source stands."""
+    from streamclust.checkpoint import read
+
+    path = latest(checkpoint) if checkpoint.is_dir() else checkpoint
+    state = read(path)
+    found = summary(path, state)
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    from streamclust_connectors.cli import tables
+
+    console = results()
+    told = found.pop("lifecycle")
+    positions, parameters = found.pop("positions"), found.pop("parameters", {})
+    told_of = [(name, ", ".join(map(str, v)) if isinstance(v, list) else v) for name, v in found.items()]
+    told_of.append(("settings", ", ".join(f"{n}={v}" for n, v in parameters.items())))
+    told_of.append(("positions", json.dumps(positions)))
+    console.print(tables.facts(str(path), told_of))
+    if "parameters" in state.values:
+        from streamclust.lineage import Change
+        from streamclust.streaming import StreamClusterer
+
+        console.print(tables.clusters(StreamClusterer.from_state(state)))
+        for change in told["latest"]:
+            console.print(f"  {Change.from_dict(change)!r}", markup=False)
+
+
+def latest(directory: Path) -> Path:
+    """The newest checkpoint below a directory."""
+    files = sorted(directory.rglob("*.checkpoint"), key=lambda file: file.stat().st_mtime)
+    if not files:
+        raise BadData(f"there is no checkpoint in {directory}")
+    return files[-1]
+
+
+def summary(path: Path, state: State) -> dict[str, Any]:
+    """What a checkpoint says of itself."""
+    from streamclust.checkpoint.files import FORMAT
+
+    values = state.values
+    log = values.get("lineage", {}).get("log", [])
+    return {
+        "kind": "clusterer" if "parameters" in values else "one partition, handed over",
+        "format": FORMAT,
+        "library": values.get("library"),
+        "bytes": path.stat().st_size,
+        "events": values.get("n_seen"),
+        "refused": values.get("n_refused", 0),
+        "refits": values.get("n_refits"),
+        "version": values.get("model", {}).get("version"),
+        "clusters": len(values.get("model", {}).get("ids", []))
+        - len(values.get("model", {}).get("hidden", [])),
+        "features": values.get("schema", {}).get("names", []),
+        "parts": [f"{part['key']}: {part['n_seen']} events" for part in values.get("shards", [])],
+        "lifecycle": {"counts": Counter(change["kind"] for change in log), "latest": log[-LATEST:]},
+        "positions": values.get("positions", values.get("next", {})),
+        "parameters": values.get("parameters", {}),
+    }

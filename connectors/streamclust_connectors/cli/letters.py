@@ -1,0 +1,235 @@
+"""dlq: dead letters, the messages that could not be learnt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streamclust_connectors.cli.errors import BadData
+from streamclust_connectors.cli.options import (
+    Config,
+    Servers,
+    Set,
+    examples,
+    messages,
+    results,
+    settings_from,
+)
+
+if TYPE_CHECKING:
+    from streamclust_connectors.settings import Settings
+
+app = typer.Typer(no_args_is_help=True, help="List dead letters, and send them again.")
+
+PATIENCE = 10_000
+"""Milliseconds to wait for the broker."""
+
+BATCH = 500
+"""Letters that are sent together."""
+
+Topic = Annotated[str | None, typer.Option("--topic", "-t", help="The topic whose dead letters these are.")]
+Dead = Annotated[str | None, typer.Option("--dlq", help="Their own topic, where it is not <topic>.dlq.")]
+Limit = Annotated[int | None, typer.Option("--limit", "-n", min=1, help="So many, at most.")]
+
+
+@app.command(
+    epilog=examples("streamclust dlq ls --topic events", "streamclust dlq ls --dlq events.dlq --limit 20")
+)
+def ls(
+    topic: Topic = None,
+    dlq: Dead = None,
+    limit: Limit = None,
+    servers: Servers = None,
+    config: Config = None,
+    given: Set = None,
+) -> None:
+    """Where each dead letter came from and why it is one; what it says is not shown."""
+    from streamclust_connectors.cli.tables import table
+
+    settings, name = letters_of(topic, dlq, servers, config, given)
+    rows = []
+    for letter in read(settings, name, None, limit):
+        why = errors(letter)
+        moment = datetime.fromtimestamp(int(why.get("timestamp") or letter.timestamp) / 1000, UTC)
+        rows.append(
+            (
+                f"{letter.partition}:{letter.offset}",
+                f"{why.get('topic', '?')}-{why.get('partition', '?')}-{why.get('offset', '?')}",
+                why.get("stage"),
+                why.get("exception"),
+                why.get("message"),
+                f"{moment:%Y-%m-%d %H:%M:%S}",
+            )
+        )
+    console = results()
+    if rows:
+        console.print(table(None, ("letter", "from", "stage", "exception", "message", "when"), rows))
+    console.print(f"{len(rows):,} dead letters in {name}", markup=False)
+
+
+@app.command(
+    epilog=examples(
+        "streamclust dlq replay --topic events --dry-run",
+        "streamclust dlq replay --topic events --to events.repaired",
+    )
+)
+def replay(
+    topic: Topic = None,
+    dlq: Dead = None,
+    to: Annotated[
+        str | None, typer.Option(help="The topic to send to; the one each came from, if not given.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be sent.")] = False,
+    limit: Limit = None,
+    servers: Servers = None,
+    config: Config = None,
+    given: Set = None,
+) -> None:
+    """Send dead letters again, as they came. Each is sent once: the next replay goes on where this one ends."""
+    settings, name = letters_of(topic, dlq, servers, config, given)
+    group = f"{settings.kafka.group_id}.dlq-replay"
+    sent = 0
+    with messages().status(f"reading {name}"):
+        for batch in batched(read(settings, name, group, limit)):
+            if not dry_run:
+                send(settings, batch, to)
+                commit(settings, name, group, batch)
+            sent += len(batch)
+    typer.echo(f"{sent:,} dead letters {'would be ' if dry_run else ''}sent again")
+
+
+def letters_of(
+    topic: str | None,
+    dlq: str | None,
+    servers: str | None,
+    config: Path | None,
+    given: list[str] | None,
+) -> tuple[Settings, str]:
+    """The settings, and the topic of dead letters."""
+    flags = {"kafka.topic": topic, "output.dlq": dlq, "kafka.bootstrap_servers": servers}
+    settings = settings_from(config, given, flags)
+    if settings.kafka.topic is None and not isinstance(settings.output.dlq, str):
+        raise typer.BadParameter("name the topic whose dead letters these are", param_hint="--topic")
+    if "dead-letters" not in settings.topics:
+        raise typer.BadParameter("output.dlq is false: no dead letters are kept", param_hint="--dlq")
+    return settings, settings.topics["dead-letters"]
+
+
+# -------------------------------------------------------------------- Kafka
+
+
+def consumer(settings: Settings, group: str | None) -> Any:  # noqa: ANN401
+    """A client that reads partitions by hand: it joins no group, though it may keep a group's offsets."""
+    from kafka import KafkaConsumer
+
+    from streamclust_connectors.cli.wiring import client
+
+    options = {"group_id": group, "enable_auto_commit": False, "auto_offset_reset": "none"}
+    options |= {"isolation_level": "read_committed"}
+    return KafkaConsumer(**client(settings, KafkaConsumer) | options)
+
+
+def read(settings: Settings, name: str, group: str | None, limit: int | None) -> Iterator[Any]:
+    """The letters that are there now: all of them, or those that a group has not yet replayed."""
+    from kafka import TopicPartition
+
+    client = consumer(settings, group)
+    try:
+        numbers = client.partitions_for_topic(name)
+        if not numbers:
+            raise BadData(
+                f"there is no topic {name}: nothing was ever refused, or it is called otherwise (--dlq)"
+            )
+        parts = [TopicPartition(name, number) for number in sorted(numbers)]
+        client.assign(parts)
+        first = client.beginning_offsets(parts, timeout_ms=PATIENCE)
+        end = client.end_offsets(parts, timeout_ms=PATIENCE)
+        left = limit
+        for part in parts:
+            done = client.committed(part, timeout_ms=PATIENCE) if group is not None else None
+            client.seek(part, max(first[part], done or 0))
+            client.pause(*(other for other in parts if other != part))
+            client.resume(part)
+            while client.position(part, timeout_ms=PATIENCE) < end[part] and left != 0:
+                for record in polled(client, part, left or BATCH):
+                    if record.offset < end[part]:
+                        left = None if left is None else left - 1
+                        yield record
+    finally:
+        client.close(autocommit=False)
+
+
+def polled(client: Any, part: Any, most: int) -> list[Any]:  # noqa: ANN401
+    """The next letters of a partition; none where marks of transactions alone are left."""
+    deadline, before = monotonic() + PATIENCE / 1000, client.position(part)
+    while monotonic() < deadline:
+        records: list[Any] = client.poll(timeout_ms=200, max_records=most).get(part, [])
+        if records or client.position(part) > before:
+            return records
+    raise TimeoutError(f"the broker has not sent the next letters within {PATIENCE // 1000} s")
+
+
+def batched(letters: Iterator[Any], size: int = BATCH) -> Iterator[list[Any]]:
+    """Letters, some at a time."""
+    batch: list[Any] = []
+    for letter in letters:
+        batch.append(letter)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def send(settings: Settings, batch: list[Any], to: str | None) -> None:
+    """Send letters without what was added to them, and see that they arrive."""
+    from kafka import KafkaProducer
+
+    from streamclust_connectors.cli.wiring import client
+    from streamclust_connectors.outputs import ERRORS
+
+    producer = KafkaProducer(**client(settings, KafkaProducer))
+    try:
+        futures = []
+        for letter in batch:
+            target = to or errors(letter).get("topic")
+            if target is None:
+                raise BadData(
+                    f"letter {letter.partition}:{letter.offset} does not say where it came from; use --to"
+                )
+            headers = [(name, value) for name, value in letter.headers if not name.startswith(ERRORS)]
+            futures.append(producer.send(target, letter.value, letter.key, headers))
+        producer.flush(timeout=PATIENCE / 1000)
+        for future in futures:
+            future.get(timeout=PATIENCE / 1000)
+    finally:
+        producer.close(timeout=5)
+
+
+def commit(settings: Settings, name: str, group: str, batch: list[Any]) -> None:
+    """Remember which letters were sent."""
+    from kafka import OffsetAndMetadata, TopicPartition
+
+    client = consumer(settings, group)
+    try:
+        ends = {TopicPartition(name, letter.partition): letter.offset + 1 for letter in batch}
+        client.assign(list(ends))
+        client.commit({part: OffsetAndMetadata(at, "", -1) for part, at in ends.items()})
+    finally:
+        client.close(autocommit=False)
+
+
+def errors(letter: Any) -> dict[str, str]:  # noqa: ANN401
+    """Why a message is a dead letter."""
+    from streamclust_connectors.outputs import ERRORS
+
+    return {
+        name.removeprefix(ERRORS): value.decode("utf-8", "replace")
+        for name, value in letter.headers
+        if name.startswith(ERRORS)
+    }

@@ -1,0 +1,63 @@
+"""Tables that several commands print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from streamclust import StreamClusterer
+
+SHOWN = 6
+"""Features of a mean that are written out."""
+
+
+def table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """A table; numbers stand on the right, and nothing in a cell is taken for markup."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    body = [list(row) for row in rows]
+    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for i, name in enumerate(columns):
+        numeric = bool(body) and all(isinstance(row[i], (int, float)) for row in body)
+        made.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in body:
+        made.add_row(*(Text(written(value)) for value in row))
+    return made
+
+
+def written(value: object) -> str:
+    """A cell.
+
+    >>> written(1234567), written(12345.6), written(0.123456), written(None)
+    ('1,234,567', '12,346', '0.1235', '')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
+    return str(value)
+
+
+def clusters(model: StreamClusterer) -> Table:
+    """The clusters of a model."""
+    rows = [(c.id, f"{c.share:.1%}", c.weight, c.born, mean(c.mean)) for c in model.clusters]
+    title = f"{model.n_clusters} clusters of {model.n_seen:,} events"
+    return table(title, ("id", "share", "weight", "born at", "mean"), rows)
+
+
+def mean(values: Mapping[Any, float]) -> str:
+    """The first few features of a mean."""
+    shown = ", ".join(f"{name}={value:.4g}" for name, value in list(values.items())[:SHOWN])
+    return shown + (", …" if len(values) > SHOWN else "")
+
+
+def facts(title: str, rows: Iterable[tuple[str, object]]) -> Table:
+    """Names and what they are."""
+    return table(title, ("", ""), [(name, written(value)) for name, value in rows])

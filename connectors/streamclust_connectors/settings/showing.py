@@ -1,0 +1,60 @@
+"""Showing settings without their secrets."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from streamclust_connectors.settings.loading import SENSITIVE
+from streamclust_connectors.settings.root import Settings, secrets, sections
+
+HIDDEN = "**********"
+
+
+def redacted(settings: Settings) -> dict[str, Any]:
+    """Everything as JSON can hold it, secrets hidden."""
+    found = settings.model_dump(mode="json")
+    found["kafka"]["options"] = {k: _redacted(k, v) for k, v in settings.kafka.options.items()}
+    return found
+
+
+def _redacted(name: str, value: Any) -> Any:  # noqa: ANN401
+    if SENSITIVE.search(name):
+        return HIDDEN
+    return re.sub(r"(?<=//)[^/@\s]+(?=@)", HIDDEN, value) if isinstance(value, str) else value
+
+
+def to_toml(settings: Settings) -> str:
+    """A TOML file that says the same, with what each setting means; secrets and what is not set are comments."""
+    found = redacted(settings)
+    lines = []
+    for name, field in Settings.model_fields.items():
+        if not isinstance(found[name], dict):
+            lines += [f"# {field.description}", _assignment(name, found[name]), ""]
+    for name, kind in sections().items():
+        lines += [f"[{name}]  # {(kind.__doc__ or '').strip()}"]
+        for key, inner in kind.model_fields.items():
+            lines += [f"# {inner.description}", _assignment(key, found[name][key], key in secrets(name))]
+        lines += [""]
+    return "\n".join(lines)
+
+
+def _assignment(name: str, value: Any, secret: bool = False) -> str:  # noqa: ANN401
+    if secret and value is not None:
+        return f"# {name} is set"
+    return f"# {name} =" if value is None else f"{name} = {_toml(value)}"
+
+
+def _toml(value: Any) -> str:  # noqa: ANN401
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_quoted(k)} = {_toml(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return _quoted(value) if isinstance(value, str) else repr(value)
+
+
+def _quoted(text: str) -> str:
+    safe = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda m: f"\\u{ord(m[0]):04x}", safe) + '"'

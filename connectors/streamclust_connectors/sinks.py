@@ -1,0 +1,125 @@
+"""Sinks beside Kafka: a list, a file of JSON lines, standard output."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, get_args
+
+import msgspec
+
+from streamclust_connectors.ports import Channel, Output, Partition
+
+CHANNELS: tuple[Channel, ...] = get_args(Channel)
+
+
+class ListSink:
+    """Keeps outputs in lists, by channel. For tests: with `exactly_once` they appear when they are committed.
+
+    `failures` are raised by the next commits, in turn; what was emitted since the last one is then dropped.
+    """
+
+    def __init__(
+        self,
+        channels: Collection[Channel] = CHANNELS,
+        exactly_once: bool = False,
+        failures: Sequence[Exception] = (),
+    ) -> None:
+        self.channels = channels
+        self.exactly_once = exactly_once
+        self.failures = list(failures)
+        self.outputs: dict[Channel, list[Output]] = defaultdict(list)
+        self.positions: dict[Partition, int] = {}
+        self.full = False
+        self.closed = False
+        self._open: list[tuple[Channel, Output]] = []
+
+    def wants(self, channel: Channel) -> bool:
+        """Whether this is one of its channels."""
+        return channel in self.channels
+
+    def emit(self, channel: Channel, outputs: Sequence[Output]) -> None:
+        """Keep them."""
+        self._open += [(channel, output) for output in outputs]
+        if not self.exactly_once:
+            self._keep()
+
+    def _keep(self) -> None:
+        for channel, output in self._open:
+            self.outputs[channel].append(output)
+        self._open = []
+
+    def commit(self, positions: Mapping[Partition, int]) -> None:
+        """Show what was emitted."""
+        if self.failures:
+            self._open = []
+            raise self.failures.pop(0)
+        self._keep()
+        self.positions.update(positions)
+
+    def committed(self, partition: Partition) -> int | None:
+        """How far it was told."""
+        return self.positions.get(partition)
+
+    def values(self, channel: Channel) -> list[Any]:
+        """The JSON of a channel's outputs, read."""
+        return [msgspec.json.decode(output.value) for output in self.outputs[channel]]
+
+    def close(self) -> None:
+        """Remember it."""
+        self.closed = True
+
+
+class LinesSink:
+    """Writes outputs as JSON lines, each with its channel; dead letters as base64, with their headers."""
+
+    exactly_once = False
+    full = False
+
+    def __init__(
+        self, file: str | Path | IO[bytes] | None = None, channels: Collection[Channel] = CHANNELS
+    ) -> None:
+        self.channels = channels
+        self._own = isinstance(file, (str, Path))
+        self._file: IO[bytes]
+        if isinstance(file, (str, Path)):
+            self._file = Path(file).open("ab")  # noqa: SIM115  # closed by close
+        else:
+            self._file = file or sys.stdout.buffer
+
+    def wants(self, channel: Channel) -> bool:
+        """Whether this is one of its channels."""
+        return channel in self.channels
+
+    def emit(self, channel: Channel, outputs: Sequence[Output]) -> None:
+        """Write them."""
+        self._file.writelines(_line(channel, output) for output in outputs)
+
+    def commit(self, positions: Mapping[Partition, int]) -> None:
+        """Flush."""
+        self._file.flush()
+
+    def committed(self, partition: Partition) -> int | None:
+        """Unknown."""
+        return None
+
+    def close(self) -> None:
+        """Flush, and close a file that was opened here."""
+        self._file.flush()
+        if self._own:
+            self._file.close()
+
+
+def _line(channel: Channel, output: Output) -> bytes:
+    if channel != "dead-letters":
+        return b'{"channel":"%s",%s\n' % (channel.encode(), output.value.removeprefix(b"{"))
+    letter = {
+        "channel": channel,
+        "value": base64.b64encode(output.value).decode(),
+        "key": None if output.key is None else base64.b64encode(output.key).decode(),
+        "headers": {name: value.decode("utf-8", "replace") for name, value in output.headers},
+    }
+    return msgspec.json.encode(letter) + b"\n"

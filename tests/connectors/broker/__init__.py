@@ -1,0 +1,252 @@
+"""A real Kafka broker on loopback: one that runs already, or Apache Kafka's jars from Maven, or its Docker image."""
+
+import base64
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from pathlib import Path
+
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+
+POM = Path(__file__).with_name("pom.xml")
+IMAGE = "apache/kafka:4.1.0"
+QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+USER, PASSWORD = "tester", "secret-of-the-tests"
+START = 90.0
+"""Seconds a broker may take to start on a busy machine."""
+
+
+class Missing(Exception):  # noqa: N818
+    """Why no broker can be had here."""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def jars():
+    """The directory of the broker's jars, fetched once into the user's cache."""
+    if not (shutil.which("java") and shutil.which("mvn")):
+        raise Missing("java and mvn (openjdk 17 or newer, maven)")
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "streamclust"
+    cache.mkdir(parents=True, exist_ok=True)
+    version = next(line.strip()[9:-10] for line in POM.read_text().splitlines() if "<version>4" in line)
+    where = cache / f"kafka-{version}"
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not where.exists():
+            part = Path(tempfile.mkdtemp(dir=cache))
+            command = [
+                "mvn",
+                "-q",
+                "-B",
+                "-f",
+                POM,
+                "dependency:copy-dependencies",
+                f"-DoutputDirectory={part}",
+            ]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                shutil.rmtree(part)
+                raise Missing(f"Kafka's jars: maven said {done.stdout[-300:]}{done.stderr[-300:]}")
+            part.rename(where)
+    return where
+
+
+class JavaBroker:
+    """Kafka in KRaft mode, alone; its data lives as long as its directory, so it can be killed and started again."""
+
+    def __init__(self, directory, sasl=False, fast_start=True):
+        self.directory = Path(directory)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.classpath = f"{jars()}/*"
+        self.address = f"127.0.0.1:{free_port()}"
+        self.sasl = f"127.0.0.1:{free_port()}" if sasl else None
+        self.flags = [
+            "-Xmx512m",
+            QUIET,
+            *(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"] if fast_start else []),
+        ]
+        self.process = None
+        self._configure()
+
+    def _configure(self):
+        controller = f"127.0.0.1:{free_port()}"
+        listeners = [f"PLAINTEXT://{self.address}", f"CONTROLLER://{controller}"]
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "controller.quorum.bootstrap.servers": controller,
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",
+            "log.dirs": self.directory / "log",
+            "offsets.topic.replication.factor": 1,
+            "offsets.topic.num.partitions": 4,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "transaction.state.log.num.partitions": 4,
+            "share.coordinator.state.topic.replication.factor": 1,
+            "share.coordinator.state.topic.min.isr": 1,
+            "group.initial.rebalance.delay.ms": 0,
+            "group.min.session.timeout.ms": 1000,
+            "advertised.listeners": f"PLAINTEXT://{self.address}",
+        }
+        if self.sasl:
+            listeners.append(f"SASL://{self.sasl}")
+            login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+            settings |= {
+                "sasl.enabled.mechanisms": "PLAIN",
+                "listener.name.sasl.plain.sasl.jaas.config": f'{login} user_{USER}="{PASSWORD}";',
+                "advertised.listeners": f"PLAINTEXT://{self.address},SASL://{self.sasl}",
+            }
+        settings["listeners"] = ",".join(listeners)
+        self.file = self.directory / "server.properties"
+        self.file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "x")
+        self._java("kafka.tools.StorageTool", "format", "--standalone", "-t", cluster, "-c", self.file)
+
+    def _java(self, *arguments):
+        command = ["java", *self.flags, "-cp", self.classpath, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Missing(f"a broker that starts: {done.stderr[-500:]}")
+
+    def start(self):
+        with (self.directory / "output").open("a") as output:
+            command = ["java", *self.flags, "-cp", self.classpath, "kafka.Kafka", self.file]
+            self.process = subprocess.Popen(
+                command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True
+            )
+        wait_for(self.address)
+        return self
+
+    @property
+    def stop_command(self):
+        """What any process may run to stop it."""
+        return ["kill", "-9", str(self.process.pid)]
+
+    def forget(self):
+        """Leave it to itself: whoever uses it last will stop it."""
+        self.process.returncode = 0
+
+    def kill(self):
+        """As a power cut would."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self):
+        if self.process and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class DockerBroker:
+    """The official image, with its port on loopback."""
+
+    sasl = None
+
+    def __init__(self):
+        found = shutil.which("docker")
+        if not found or subprocess.run([found, "info"], capture_output=True, check=False).returncode:
+            raise Missing("a docker engine that runs")
+        port = free_port()
+        self.address, self.name = f"127.0.0.1:{port}", f"streamclust-{uuid.uuid4().hex[:8]}"
+
+    def start(self):
+        port = self.address.rpartition(":")[2]
+        settings = {
+            "KAFKA_NODE_ID": "1",
+            "KAFKA_PROCESS_ROLES": "broker,controller",
+            "KAFKA_LISTENERS": f"PLAINTEXT://:{port},CONTROLLER://:9093",
+            "KAFKA_ADVERTISED_LISTENERS": f"PLAINTEXT://{self.address}",
+            "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+            "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@localhost:9093",
+            "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
+            "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": "1",
+            "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
+            "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+            "KAFKA_GROUP_MIN_SESSION_TIMEOUT_MS": "1000",
+        }
+        options = [option for name, value in settings.items() for option in ("-e", f"{name}={value}")]
+        command = ["docker", "run", "-d", "--rm", "--name", self.name, "-p", f"127.0.0.1:{port}:{port}"]
+        done = subprocess.run([*command, *options, IMAGE], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Missing(f"the image {IMAGE}: docker said {done.stderr[-300:]}")
+        wait_for(self.address)
+        return self
+
+    @property
+    def stop_command(self):
+        return ["docker", "rm", "-f", self.name]
+
+    def forget(self):
+        pass
+
+    def stop(self):
+        subprocess.run(self.stop_command, capture_output=True, check=False)
+
+
+class RunningBroker:
+    """One that somebody else started."""
+
+    sasl = None
+    stop_command = ("true",)
+
+    def __init__(self, address):
+        self.address = address
+
+    def forget(self):
+        pass
+
+    def start(self):
+        wait_for(self.address)
+        return self
+
+    def stop(self):
+        pass
+
+
+def wait_for(address):
+    """Until the broker answers."""
+    deadline = time.monotonic() + START
+    host, _, port = address.split(",")[0].rpartition(":")
+    while True:
+        try:
+            socket.create_connection((host, int(port)), 1).close()
+            admin = KafkaAdminClient(bootstrap_servers=address, bootstrap_timeout_ms=5000)
+        except (OSError, KafkaError):
+            if time.monotonic() > deadline:
+                raise Missing(f"a broker that answers at {address} within {START:.0f} s") from None
+            time.sleep(0.1)
+            continue
+        with contextlib.closing(admin):
+            admin.list_topics()
+        return
+
+
+def find_broker(directory, **options):
+    """A broker that can be started here, the first of three kinds; Missing names what each of them lacks."""
+    if address := os.environ.get("STREAMCLUST_TEST_KAFKA"):
+        return RunningBroker(address)
+    lacking = []
+    for kind in (lambda: JavaBroker(directory, **options), DockerBroker):
+        try:
+            return kind()
+        except Missing as error:
+            lacking.append(str(error))
+    raise Missing(
+        "no Kafka broker for the tests: set STREAMCLUST_TEST_KAFKA to the bootstrap servers of one, or install "
+        + ", or ".join(lacking)
+    )

@@ -1,0 +1,73 @@
+"""One broker for all tests that want a real one, shared by the workers of pytest-xdist."""
+
+import fcntl
+import json
+import os
+import subprocess
+from contextlib import contextmanager
+
+import pytest
+
+from tests.connectors.broker import JavaBroker, Missing, find_broker
+from tests.connectors.cluster import Cluster
+
+
+def without_broker(error):
+    """Skip loudly or, where a broker is required, fail."""
+    if os.environ.get("STREAMCLUST_REQUIRE_KAFKA"):
+        pytest.fail(f"STREAMCLUST_REQUIRE_KAFKA is set, but there is {error}", pytrace=False)
+    pytest.skip(str(error))
+
+
+@contextmanager
+def locked(path):
+    path.touch()
+    with path.open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        held = json.loads(file.read() or '{"users": 0}')
+        yield held
+        file.seek(0)
+        file.truncate()
+        file.write(json.dumps(held))
+
+
+@pytest.fixture(scope="session")
+def broker_address(tmp_path_factory):
+    """The first worker starts it, the last one stops it."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    broker = None
+    try:
+        with locked(shared / "broker.json") as held:
+            if not held["users"]:
+                broker = find_broker(shared / "broker").start()
+                held |= {"address": broker.address, "stop": broker.stop_command}
+            held["users"] += 1
+            address = held["address"]
+    except Missing as error:
+        without_broker(error)
+    yield address
+    with locked(shared / "broker.json") as held:
+        held["users"] -= 1
+        if not held["users"]:
+            subprocess.run(held["stop"], check=False, capture_output=True)
+    if broker is not None:
+        broker.forget()
+
+
+@pytest.fixture
+def cluster(broker_address):
+    """Topics of its own on the shared broker."""
+    with Cluster(broker_address) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def own_broker(tmp_path_factory):
+    """A broker that may be killed, and that asks for a password on its second port."""
+    try:
+        broker = JavaBroker(tmp_path_factory.mktemp("own-broker"), sasl=True).start()
+    except Missing as error:
+        without_broker(error)
+    yield broker
+    broker.stop()

@@ -1,0 +1,438 @@
+"""The loop, between doubles of source and sink."""
+
+import hashlib
+import json
+import signal
+
+import numpy as np
+import pytest
+
+from streamclust import StreamClusterer
+from streamclust.checkpoint.files import encode
+from streamclust_connectors.decode import Decoder, Fields, Message
+from streamclust_connectors.ports import Assigned, DataLoss, Extent, Revoked, Transient
+from streamclust_connectors.service import Policy, Service
+from streamclust_connectors.shared_state import SharedState
+from streamclust_connectors.sinks import ListSink
+from streamclust_connectors.sources import MemorySource
+from tests.conftest import INTERPRETED
+from tests.connectors.cluster import events
+
+P, Q = ("in", 0), ("in", 1)
+N = 300 if INTERPRETED else 3000
+OPTIONS = {"warmup": 50, "seed": 3}
+EAGER = Policy(checkpoint_every=0.0, backoff=0.001)
+
+
+def serve(source, sink=None, store=None, policy=None, **more):
+    service = Service(source, sink or ListSink(), StreamClusterer(**OPTIONS), store, policy=policy, **more)
+    service.run()
+    return service
+
+
+def bits(clusterer):
+    return hashlib.sha256(encode(clusterer.to_state())).hexdigest()
+
+
+def plain(rows, size=None, shard=P):
+    """What an uninterrupted run leaves."""
+    clusterer = StreamClusterer(**OPTIONS)
+    names = [f"x{i}" for i in range(rows.shape[1])]
+    clusterer.learn_many([dict(zip(names, row, strict=True)) for row in rows.tolist()], shard=shard)
+    return clusterer
+
+
+class Crash(BaseException):
+    """The process ends, and no handler runs."""
+
+
+# ---------------------------------------------------------------- learning and emitting
+
+
+def test_learns_what_the_clusterer_would_have():
+    values, rows = events(N)
+    assert bits(serve(MemorySource({P: values}, size=77)).clusterer) == bits(plain(rows))
+
+
+def test_outputs_do_not_depend_on_batches():
+    values, _ = events(N)
+    sinks = [ListSink(), ListSink()]
+    for sink, size in zip(sinks, (N, 61), strict=True):
+        serve(MemorySource({P: values}, size=size), sink)
+    assert sinks[0].outputs["assignments"] == sinks[1].outputs["assignments"]
+    assert sinks[0].outputs["lifecycle"] == sinks[1].outputs["lifecycle"]
+    found = sinks[0].values("assignments")
+    assert [one["id"] for one in found] == [f"in-0-{i}" for i in range(N)]
+    assert found[0]["cluster"] is None  # before the first event there is nothing to belong to
+    assert all(isinstance(one["cluster"], int) and 0 <= one["probability"] <= 1 for one in found[1:])
+    assert len({one["id"] for one in sinks[0].values("lifecycle")}) == len(sinks[0].outputs["lifecycle"]) > 0
+
+
+def test_assignments_are_those_of_the_model_that_the_event_met():
+    values, rows = events(N)
+    sink = ListSink()
+    service = serve(MemorySource({P: values}), sink)
+    last = sink.values("assignments")[-1]
+    assert last["version"] == service.clusterer.model.version
+    assert last["cluster"] == service.clusterer.predict_many(rows[-1:])[0]
+    assert last["novelty"] == pytest.approx(service.clusterer.score_many(rows[-1:])[0])
+
+
+def test_keys_times_and_weights_go_along():
+    values = [json.dumps({"id": f"k{i}", "at": i, "n": 2, "x": i % 7}).encode() for i in range(50)]
+    sink = ListSink()
+    decoder = Decoder(Fields(key="id", time="at", weight="n"))
+    service = serve(MemorySource({P: values}), sink, decoder=decoder)
+    assert [(one["key"], one["time"]) for one in sink.values("assignments")] == [
+        (f"k{i}", i) for i in range(50)
+    ]
+    assert service.clusterer._engine.shards.merged_tree().total.weight[0] == pytest.approx(100)
+
+
+def test_assignments_in_bundles_are_the_same():
+    values, _ = events(200)
+    one, many = ListSink(), ListSink()
+    serve(MemorySource({P: values}, size=70), one)
+    serve(MemorySource({P: values}, size=70), many, policy=Policy(assignments_per_message=16))
+    bundles = many.values("assignments")
+    assert [told for bundle in bundles for told in bundle] == one.values("assignments")
+    assert max(map(len, bundles)) == 16
+
+
+def test_what_nobody_asked_for_is_not_sent():
+    sink = ListSink(channels=("lifecycle",))
+    service = serve(MemorySource({P: [*events(200)[0], b"oops"]}), sink)
+    assert set(sink.outputs) == {"lifecycle"}
+    assert service.stats.dead_letters == 1
+
+
+def test_a_tree_for_each_partition():
+    (a, rows_a), (b, rows_b) = events(N, 1), events(N // 2, 2)
+    service = serve(MemorySource({P: a, Q: b}, size=100))
+    shards = service.clusterer._engine.shards
+    for name, rows in ((P, rows_a), (Q, rows_b)):
+        total = shards[name].tree.total
+        assert total.weight[0] == len(rows)
+        assert np.allclose(total.mean[0], rows.mean(axis=0))
+        assert bits_of(shards[name]) == bits_of(plain(rows, shard=name)._engine.shards[name])
+
+
+def bits_of(shard):
+    return [array.tobytes() for array in shard.tree.to_arrays().values()]
+
+
+# ---------------------------------------------------------------- what cannot be learnt
+
+BAD = [
+    b'{"x0": 1',
+    b'{"x0": "a", "x1": 2}',
+    b'{"x0": 1e200, "x1": 2}',
+    b"\x00\xff",
+    b"{}",
+    b"[1, 2",
+    b'{"x0": null}',
+]
+
+
+def test_bad_messages_go_to_the_dead_letters_and_change_nothing():
+    values, rows = events(N)
+    dirty = []
+    for i, value in enumerate(values):
+        dirty += [value] + ([BAD[i % len(BAD)]] if i % 3 == 0 else []) + ([None] if i % 50 == 0 else [])
+    sink = ListSink()
+    service = serve(MemorySource({P: dirty}, size=83), sink)
+    assert bits(service.clusterer) == bits(plain(rows))
+    expected = [(i, value) for i, value in enumerate(dirty) if value in BAD]
+    letters = sink.outputs["dead-letters"]
+    assert [letter.value for letter in letters] == [value for _, value in expected]
+    headers = [{name: value.decode() for name, value in letter.headers} for letter in letters]
+    prefix = "__streamclust.errors."
+    assert [int(header[prefix + "offset"]) for header in headers] == [i for i, _ in expected]
+    assert all(
+        header[prefix + "message"] and header[prefix + "stage"] in ("decode", "learn") for header in headers
+    )
+    assert {header[prefix + "topic"] for header in headers} == {"in"}
+    assert service.stats.tombstones == sum(value is None for value in dirty)
+
+
+def test_a_message_of_many_events_is_learnt_whole_or_not_at_all():
+    source = MemorySource({P: [b'[{"x": 1}, {"x": 2}]', b'[{"x": 3}, {"x": "a"}, {"x": 5}]', b'[{"x": 6}]']})
+    sink = ListSink()
+    service = serve(source, sink)
+    assert service.stats.events == service.clusterer.n_seen == 3
+    assert [letter.value[:10] for letter in sink.outputs["dead-letters"]] == [b'[{"x": 3},']
+
+
+def test_a_dead_letter_keeps_its_own_headers():
+    sink = ListSink()
+    serve(MemorySource({P: [Message(4, b"oops", b"key", [("mine", b"1")])]}), sink)
+    (letter,) = sink.outputs["dead-letters"]
+    assert (letter.key, letter.headers[0], letter.origin) == (b"key", ("mine", b"1"), P)
+
+
+# ---------------------------------------------------------------- restarts
+
+
+class Crashing(ListSink):
+    """Ends the process at its n-th commit, before or after it takes effect."""
+
+    def __init__(self, after, before, **options):
+        super().__init__(**options)
+        self.after, self.before = after, before
+
+    def commit(self, positions):
+        self.after -= 1
+        if self.after == 0 and self.before:
+            self._open = []
+            raise Crash
+        super().commit(positions)
+        if self.after == 0:
+            raise Crash
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("exactly_once", [True, False])
+def test_restarts_are_invisible(tmp_path, before, exactly_once):
+    values, rows = events(N)
+    values[5] = b"oops"
+    kept = np.delete(rows, 5, axis=0)
+    rng = np.random.default_rng(int(before))
+    sink = Crashing(0, before, exactly_once=exactly_once)
+    steps = 0
+    while True:
+        store = SharedState(tmp_path)
+        sink.after = int(rng.integers(4, 10))
+        checkpoint = [1e9, 0.0][int(rng.integers(2))] if steps % 3 else 0.0
+        source = MemorySource({P: values}, size=int(rng.integers(N // 30, N // 12)))
+        policy = Policy(checkpoint_every=checkpoint)
+        service = Service(source, sink, StreamClusterer(**OPTIONS), store, policy=policy)
+        steps += 1
+        try:
+            service.run()
+            break
+        except Crash:
+            store.close()
+    assert steps > 1
+    assert service.clusterer.n_seen == N - 1
+    ours, plainly = service.clusterer, plain(kept)
+    assert bits(ours) == bits(plainly)
+    ids = [one["id"] for one in sink.values("assignments")]
+    assert set(ids) == {f"in-0-{i}" for i in range(N) if i != 5}
+    undisturbed = ListSink()
+    serve(MemorySource({P: values}), undisturbed)
+    if exactly_once:
+        assert sink.outputs["assignments"] == undisturbed.outputs["assignments"]
+        assert sink.outputs["lifecycle"] == undisturbed.outputs["lifecycle"]
+        assert len(sink.outputs["dead-letters"]) == 1
+    else:
+        repeated = {output.value for output in sink.outputs["assignments"]}
+        assert repeated == {output.value for output in undisturbed.outputs["assignments"]}
+
+
+def test_failures_that_pass_lose_nothing(tmp_path):
+    values, rows = events(N)
+    for exactly_once in (True, False):
+        sink = ListSink(exactly_once=exactly_once, failures=[Transient("a"), Transient("b"), Transient("c")])
+        source = MemorySource({P: values}, size=100, script=[Transient("not yet"), None])
+        service = serve(source, sink, SharedState(tmp_path / str(exactly_once)), EAGER)
+        assert service.stats.retries == 4
+        assert bits(service.clusterer) == bits(plain(rows))
+        ids = [one["id"] for one in sink.values("assignments")]
+        assert set(ids) == {f"in-0-{i}" for i in range(N)}
+        assert len(ids) == N or not exactly_once
+
+
+def test_records_below_the_watermark_are_skipped(tmp_path):
+    values, rows = events(100)
+
+    class Repeating(MemorySource):
+        def seek(self, partition, offset):
+            super().seek(partition, max(0, offset - 30))
+
+    serve(MemorySource({P: values[:60]}), store=SharedState(tmp_path)).held.store.close()
+    service = serve(Repeating({P: values}), store=SharedState(tmp_path))
+    assert service.stats.skipped == 30
+    assert bits(service.clusterer) == bits(plain(rows))
+
+
+def test_a_checkpoint_that_fails_is_not_told(tmp_path):
+    source = MemorySource({P: events(50)[0]})
+    with pytest.raises(Crash):
+        serve(source, Crashing(1, True), SharedState(tmp_path))
+    assert source.committed == {}
+    assert source.closed
+
+
+# ---------------------------------------------------------------- partitions that come and go
+
+
+def test_partitions_move_with_what_was_learnt(tmp_path):
+    (a, rows_a), (b, rows_b) = events(N, 1), events(N, 2)
+    first, second = SharedState(tmp_path), SharedState(tmp_path)
+    assert (first.place, second.place) == (0, 1)
+    half = {P: a[: N // 2], Q: b[: N // 2]}
+    here = serve(MemorySource(half, script=[None] * 5 + [Revoked((Q,))]), store=first, policy=EAGER)
+    assert here.clusterer.shards == (P,)
+    there = serve(MemorySource({Q: b}), store=second)
+    assert there.stats.positions == {Q: N}
+    total = there.clusterer._engine.shards[Q].tree.total
+    assert total.weight[0] == N
+    assert np.allclose(total.mean[0], rows_b.mean(axis=0))
+    # and back: the first finds what the second has learnt since, though its own old checkpoint knew less
+    first.close()
+    again = serve(MemorySource({P: a, Q: b}), store=SharedState(tmp_path))
+    assert again.stats.events == N - N // 2
+    for name, rows in ((P, rows_a), (Q, rows_b)):
+        assert np.allclose(again.clusterer._engine.shards[name].tree.total.mean[0], rows.mean(axis=0))
+
+
+def test_what_a_process_leaves_that_was_killed_is_taken_over(tmp_path):
+    values, rows = events(N)
+    store = SharedState(tmp_path)
+    with pytest.raises(Crash):
+        serve(MemorySource({P: values}, size=50), Crashing(5, False), store, EAGER)
+    other = serve(MemorySource({P: values}), store=SharedState(tmp_path))
+    assert other.held.store.place == 1
+    total = other.clusterer._engine.shards[P].tree.total
+    assert total.weight[0] == N
+    assert np.allclose(total.mean[0], rows.mean(axis=0))
+    store.close()
+    # The killed one comes back without the partition: it keeps nothing of it, nor hands over what is behind.
+    back = SharedState(tmp_path)
+    assert back.place == 0
+    service = serve(MemorySource({Q: values[:10]}), store=back)
+    assert service.clusterer.shards == (Q,)
+    assert back.find(P)[0].offset == N
+
+
+def test_a_partition_that_is_assigned_again_goes_on_where_it_was(tmp_path):
+    values, rows = events(N)
+    script = [None, Revoked((P,)), Assigned((P,))]
+    service = serve(MemorySource({P: values}, script=script), store=SharedState(tmp_path))
+    assert np.allclose(service.clusterer._engine.shards[P].tree.total.mean[0], rows.mean(axis=0))
+    assert service.clusterer.n_seen == N
+
+
+# ---------------------------------------------------------------- what was lost
+
+
+class Changed(MemorySource):
+    def __init__(self, extent, values):
+        super().__init__({P: values})
+        self.now = extent
+
+    def extent(self, partition):
+        return self.now or super().extent(partition)
+
+
+@pytest.mark.parametrize(
+    ("extent", "sentence", "start"),
+    [
+        (Extent(150, 200), "records 100 to 149 of in-0 were deleted", 150),
+        (Extent(0, 50), "cut short", 0),
+        (Extent(0, 200, "another"), "created anew", 0),
+        (Extent(0, 200, None, 3), "had 1 partitions .* and has 3", 100),
+    ],
+)
+def test_what_is_lost_is_told_with_what_to_do(tmp_path, extent, sentence, start):
+    values, _ = events(200)
+    serve(MemorySource({P: values[:100]}), store=SharedState(tmp_path)).held.store.close()
+    with pytest.raises(DataLoss, match=f"{sentence}.*on_data_loss"):
+        serve(Changed(extent, values), store=(store := SharedState(tmp_path)))
+    store.close()
+    source = Changed(extent, values)
+    sought = []
+    source.seek = lambda partition, offset: sought.append(offset) or MemorySource.seek(source, partition, 200)
+    serve(source, store=SharedState(tmp_path), policy=Policy(on_data_loss="continue", stop_at_end=True))
+    assert sought == [start]
+
+
+def test_a_new_partition_begins_where_it_is_told():
+    service = serve(MemorySource({P: events(100)[0]}), policy=Policy(start="latest"))
+    assert (service.stats.events, service.stats.positions) == (0, {P: 100})
+
+
+# ---------------------------------------------------------------- the rest of the loop
+
+
+def test_a_sink_that_is_full_pauses_the_source():
+    class Slow(ListSink):
+        asked = 0
+
+        @property
+        def full(self):
+            self.asked += 1
+            return self.asked % 3 != 0
+
+        @full.setter
+        def full(self, value):
+            pass
+
+    paused = []
+
+    class Watched(MemorySource):
+        def poll(self, seconds):
+            found = super().poll(seconds)
+            paused.append((self.paused, any(isinstance(part, tuple) and part[0] == P for part in found)))
+            return found
+
+    service = serve(Watched({P: events(200)[0]}, size=50), Slow())
+    assert service.stats.events == 200
+    assert any(was for was, _ in paused)
+    assert not any(was and records for was, records in paused)
+
+
+def test_snapshots_on_demand_and_by_the_clock():
+    now = iter(np.arange(0.0, 1e6, 0.05))
+    sink = ListSink()
+    source = MemorySource({P: events(200)[0]}, size=20)
+    service = Service(
+        source, sink, StreamClusterer(), policy=Policy(snapshot_every=5.0), clock=lambda: next(now)
+    )
+    service.request_snapshot()
+    service.run()
+    found = sink.values("snapshots")
+    assert found[0]["id"] == "in-0-20"
+    assert len(found) > 1
+    assert sum(found[-1]["dendrogram"]["weight"]) == pytest.approx(found[-1]["events"])
+
+
+def test_stops_on_a_signal_in_good_order(tmp_path):
+    source = MemorySource({P: events(200)[0]}, size=10, endless=True)
+    service = Service(source, ListSink(), StreamClusterer(), SharedState(tmp_path))
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)}
+    try:
+        service.stop_on_signals()
+        poll = source.poll
+
+        def polled(seconds):
+            if source.at.get(P) == 100:
+                signal.raise_signal(signal.SIGTERM)
+            return poll(seconds)
+
+        source.poll = polled
+        service.run()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert service.stats.events == 110  # the batch of that turn is finished
+    assert source.committed == {P: 110}
+    assert source.closed
+    assert service.sink.closed
+
+
+def test_statistics():
+    now = [100.0]
+    service = Service(
+        MemorySource({P: events(100)[0]}, size=10), ListSink(), StreamClusterer(), clock=lambda: now[0]
+    )
+    for _ in range(6):
+        now[0] += 2.0
+        service.stats.beat()
+        service.turn()
+    assert service.stats.events == 50
+    assert service.stats.rate == pytest.approx(50 / 10)
+    assert service.stats.lag == {P: 50}
+    assert service.stats.ready
+    now[0] += 7.0
+    assert service.stats.age == 7.0
