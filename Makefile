@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 FRESH := $(VENV)/.kernels
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench chaos clean
 help:  ## what can be done here
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -34,6 +34,9 @@ lint: $(READY)  ## ruff, mypy, the import layers
 
 bench: $(FRESH)  ## every benchmark, the peer beside us
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script $(BENCH) || exit 1; done
+
+chaos: $(FRESH)  ## kill the service fifty times, and count what it learnt
+	$(BIN)/python tests/chaos/kill.py $(CHAOS)
 
 clean:  ## forget the environment and everything built
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache demo-output
