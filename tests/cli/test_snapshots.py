@@ -95,9 +95,11 @@ def test_inspect_finds_the_latest_and_knows_a_partition_from_a_clusterer(kept, i
     assert "000000000002.checkpoint" in text
     assert '{"next": [["events", 0, 600]]}' in text
     assert "3 clusters of 600 events" in text
+    from copy import deepcopy
+
     from streamclust.checkpoint import write
 
-    write(kept / "part.checkpoint", model.release(("events", 0)))
+    write(kept / "part.checkpoint", deepcopy(model).release(("events", 0)))
     found = json.loads(invoke("inspect", kept / "part.checkpoint", "--json").stdout)
     assert found["kind"] == "one partition, handed over"
     assert found["events"] == 600
