@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 
 import pandas as pd
 import pytest
@@ -57,12 +58,13 @@ def test_a_file_goes_on_where_it_was_left(tmp_path):
 
 
 def test_cells_of_a_csv(tmp_path):
-    (tmp_path / "a.csv").write_text("x,y\n1,2\n,3\nfour,5\n")
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n,3\nfour,5\n1e999,6\n")
     sink = ListSink()
     service = Service(CsvSource(tmp_path / "a.csv"), sink, StreamClusterer())
     service.run()
     assert service.stats.events == 2
-    assert json.loads(sink.outputs["dead-letters"][0].value) == {"x": "four", "y": 5.0}
+    refused = [json.loads(letter.value) for letter in sink.outputs["dead-letters"]]
+    assert refused == [{"x": "four", "y": 5.0}, {"x": "1e999", "y": 6.0}]
 
 
 def test_standard_input():
@@ -70,6 +72,22 @@ def test_standard_input():
     service = Service(source, ListSink(), StreamClusterer())
     service.run()
     assert (service.stats.events, service.stats.dead_letters) == (2, 1)
+
+
+def test_standard_input_that_is_idle_keeps_no_poll_waiting():
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as stream, os.fdopen(writing, "wb", buffering=0) as pipe:
+        source = StandardInput(stream)
+        (partition,) = source.poll(0)[0].partitions
+        source.seek(partition, 0)
+        assert source.poll(0.01) == []
+        assert not source.finished
+        pipe.write(b'{"x": 1}\n')
+        (batch,) = source.poll(10.0)
+        assert [record.value for record in batch.records] == [b'{"x": 1}']
+        pipe.close()
+        assert source.poll(10.0) == []
+        assert source.finished
 
 
 def test_synthetic_events_are_the_same_every_time():
