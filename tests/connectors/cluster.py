@@ -14,7 +14,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 
 RUNNER = Path(__file__).with_name("runner.py")
-PATIENCE = 60.0
+PATIENCE = 240.0  # a first start compiles the kernels
 
 
 def events(n, seed=0, d=2, k=3):
