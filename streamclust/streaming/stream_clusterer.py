@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from copy import copy
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from river import base
 from river.utils.dataframe import into_frame, to_native_frame, to_native_series
 
-from streamclust._kernels.check import all_within
-from streamclust._kernels.types import Bools, Floats
+from streamclust._kernels.types import Floats
 from streamclust.checkpoint import (
     CheckpointError,
     State,
     engine_from_state,
     engine_state,
     read,
-    shard_from_state,
     shard_state,
     write,
 )
@@ -31,18 +27,8 @@ from streamclust.engine.model import Assignment
 from streamclust.hierarchy.agglomerate import MethodName
 from streamclust.hierarchy.dendrogram import Dendrogram
 from streamclust.lineage import Change
-from streamclust.refit.bkm import check_points
 from streamclust.schema import Missing, Schema
-from streamclust.tree.rows import check_rows
-
-Invalid = Literal["refuse", "raise"]
-
-BUFFER = 256
-"""So many events wait at most before they are learnt together."""
-
-
-class RefusedEvents(UserWarning):
-    """Some events could not be learnt; said once, counted always."""
+from streamclust.streaming.intake import Intake, Invalid
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,18 +123,18 @@ class StreamClusterer(base.Clusterer):
         self.background = background
         self.on_event = on_event
         self.seed = seed
-        if invalid not in ("refuse", "raise"):
-            raise ValueError(f"invalid must be 'refuse' or 'raise', got {invalid!r}")
-        self.n_refused = 0
-        self.last_refusal = ""
-        self._schema = Schema(missing=missing)
-        self._engine = Engine(0, self._settings(), on_event)
-        self._waiting: list[tuple[Floats, float, float | None]] = []
-        self._shard: Hashable = 0
-        self._room = 1
+        self._intake = Intake(Schema(missing=missing), Engine(0, self._settings(), on_event), invalid)
 
     def _settings(self) -> Settings:
         return Settings(**{f.name: getattr(self, f.name) for f in fields(Settings) if hasattr(self, f.name)})
+
+    @property
+    def _engine(self) -> Engine:
+        return self._intake.engine
+
+    @property
+    def _schema(self) -> Schema:
+        return self._intake.schema
 
     # ---------------------------------------------------------------- learning
 
@@ -156,18 +142,7 @@ class StreamClusterer(base.Clusterer):
         self, x: dict[Any, Any], w: float = 1.0, t: float | None = None, shard: Hashable = 0
     ) -> None:
         """Learn an event, of weight `w` and, where forgetting goes by time, at time `t`."""
-        if shard != self._shard:
-            self._flush()
-            self._shard = shard
-        try:
-            row = self._schema.row(x)
-        except (TypeError, ValueError) as error:
-            self._refuse(error)
-            return
-        self._waiting.append((row, w, t))
-        self._room -= 1
-        if self._room <= 0 or len(row) != self._engine.n_features or self.invalid == "raise":
-            self._flush()
+        self._intake.learn_one(x, w, t, shard)
 
     def learn_many(
         self,
@@ -181,108 +156,7 @@ class StreamClusterer(base.Clusterer):
         Parts of a stream that are summarised apart, the partitions of a topic for example, are `shard`s: each has a
         tree of its own, and refits read them all.
         """
-        self._flush()
-        try:
-            rows = self._schema.table(X)
-        except (TypeError, ValueError):
-            if self.invalid == "raise" or not self._is_table(X):
-                raise
-            for x, w, t in zip(mappings(X, self._schema), *columns(len(X), weight, time), strict=True):
-                self.learn_one(x, w, None if np.isnan(t) else t, shard)
-            return
-        self._learn(rows, weight, time, shard)
-
-    def _is_table(self, X: Any) -> bool:  # noqa: ANN401
-        """Whether some of its rows may be learnt though others are not."""
-        if isinstance(X, np.ndarray):
-            return X.ndim == 2 and (len(self._schema) in (0, X.shape[1]))
-        return not isinstance(X, (str, bytes, Mapping)) and hasattr(X, "__len__")
-
-    def _flush(self) -> None:
-        """Learn what waits."""
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            rows, weight, time = zip(*waiting, strict=True)
-            plain = all(w == 1.0 for w in weight)
-            timeless = all(t is None for t in time)
-            self._learn(stacked(rows), None if plain else weight, None if timeless else time, self._shard)
-        self._room = min(BUFFER, self._engine.until_due)
-
-    def _learn(self, rows: Floats, weight: Any, time: Any, shard: Hashable) -> None:  # noqa: ANN401
-        """Learn runs of rows that have just the features known, together; the others one by one."""
-        engine = self._engine
-        w, t = columns(len(rows), weight, time)
-        done, width = 0, -1
-        while done < len(rows):
-            if width != engine.n_features:
-                width = engine.n_features
-                alone = np.flatnonzero(~fitting(rows, width))
-            run = slice(done, int(next(iter(alone[np.searchsorted(alone, done) :]), len(rows))))
-            if run.start < run.stop:
-                self._learn_run(
-                    rows[run], None if weight is None else w[run], None if time is None else t[run], shard
-                )
-                done = run.stop
-            else:
-                self._learn_singly(rows[done], w[done], t[done], shard)
-                done += 1
-        self._room = min(BUFFER, engine.until_due)
-
-    def _learn_run(self, rows: Floats, weight: Floats | None, time: Floats | None, shard: Hashable) -> None:
-        """Learn complete rows together or, where one of them is refused, one by one."""
-        try:
-            self._engine.learn(rows, weight, time, shard)
-        except ValueError:
-            if self.invalid == "raise":
-                raise
-            for row, w, t in zip(rows, *columns(len(rows), weight, time), strict=True):
-                self._learn_singly(row, w, t, shard)
-
-    def _learn_singly(self, row: Floats, weight: float, time: float, shard: Hashable) -> None:
-        """Learn a row, or refuse it."""
-        try:
-            self._learn_row(row, weight, None if np.isnan(time) else time, shard)
-        except ValueError as error:
-            self._refuse(error)
-
-    def _learn_row(self, row: Floats, weight: float, time: float | None, shard: Hashable) -> None:
-        """Learn a row that may lack features, or be the first to have some."""
-        engine = self._engine
-        known = ~np.isnan(row)
-        width = int(np.flatnonzero(known)[-1]) + 1 if known.any() else 0
-        if width == 0:
-            raise ValueError("an event without any feature teaches nothing")
-        check_event(np.where(known, row, 0.0), weight, time)
-        if engine.n_seen == 0:
-            if not known[:width].all():
-                raise ValueError("the first event must be complete: there is nothing to fill it from")
-            engine.shards.n_features = width
-        elif width > engine.n_features:
-            engine.shards.widen(np.nan_to_num(row[engine.n_features : width]))
-        row = row[: engine.n_features]
-        if not known[: len(row)].all():
-            row = engine.shards.fill(row, shard)
-        engine.learn(row[None], [weight], None if time is None else [time], shard)
-
-    def _refuse(self, error: Exception) -> None:
-        """Count an event that cannot be learnt; the first is told aloud."""
-        if self.invalid == "raise":
-            raise error
-        self.n_refused += 1
-        self.last_refusal = str(error)
-        if self.n_refused == 1:
-            warnings.warn(
-                f'an event was refused: {error}. More will be counted in n_refused without a word; invalid="raise" '
-                "stops at the first",
-                RefusedEvents,
-                stacklevel=3,
-            )
-
-    def settle(self) -> None:
-        """Refit at once on everything learnt, whatever the schedule says: at the end of a finite stream, say."""
-        self._flush()
-        self._engine.settle()
-        self._room = min(BUFFER, self._engine.until_due)
+        self._intake.learn_many(X, weight, time, shard)
 
     def refusals(
         self,
@@ -295,44 +169,29 @@ class StreamClusterer(base.Clusterer):
         >>> StreamClusterer().refusals([{"x": 1.0}, {"x": 1e200}, {}])[2]
         'an event without any feature teaches nothing'
         """
-        schema = copy(self._schema)  # grows by replacing what it holds
-        try:
-            self._check(schema.table(X), weight, time)
-            return {}
-        except (TypeError, ValueError):
-            pass
-        schema, found = copy(self._schema), {}
-        for i, (x, w, t) in enumerate(
-            zip(mappings(X, self._schema), *columns(len(X), weight, time), strict=True)
-        ):
-            trial = copy(schema)
-            try:
-                self._check(trial.row(x)[None], w, None if time is None else t)
-            except (TypeError, ValueError) as error:
-                found[i] = str(error)
-            else:
-                schema = trial
-        return found
+        return self._intake.refusals(X, weight, time)
 
-    def _check(self, rows: Floats, weight: Any, time: Any) -> None:  # noqa: ANN401
-        """Refuse rows that could not all be learnt."""
-        known = ~np.isnan(rows)
-        if not known.any(axis=1).all():
-            raise ValueError("an event without any feature teaches nothing")
-        filled = np.where(known, rows, 0.0)
-        check_rows(rows.shape[1], filled, weight, time)
-        check_points(self.family, filled)
+    @property
+    def n_refused(self) -> int:
+        """How many events could not be learnt."""
+        return self._intake.n_refused
+
+    @property
+    def last_refusal(self) -> str:
+        """Why the latest of them could not."""
+        return self._intake.last_refusal
+
+    def settle(self) -> None:
+        """Refit at once on everything learnt, whatever the schedule says: at the end of a finite stream, say."""
+        self._intake.flush()
+        self._engine.settle()
+        self._intake.make_room()
 
     def release(self, shard: Hashable) -> State:
         """Let a part of the stream go, to be adopted by another clusterer: what was learnt of it goes with it."""
-        self._flush()
+        self._intake.flush()
         arrays, values = shard_state(self._engine.release(shard))
         return State(arrays, values | {"schema": self._schema.to_dict()})
-
-    @property
-    def shards(self) -> tuple[Hashable, ...]:
-        """The parts of the stream that are summarised here."""
-        return tuple(self._engine.shards)
 
     def adopt(self, shard: Hashable, state: State) -> None:
         """Take over a part of the stream that another clusterer has released.
@@ -340,44 +199,30 @@ class StreamClusterer(base.Clusterer):
         Features that only one of the two knows are widened as those of late events are: what was learnt before counts
         as having their mean. Both must have met the features they share in the same order.
         """
-        self._flush()
-        part, theirs = shard_from_state(state), Schema.from_dict(state.values["schema"]).names
-        ours, both = self._schema.names, min(len(theirs), len(self._schema))
-        if ours[:both] != theirs[:both]:
-            raise ValueError(
-                f"shard {shard!r} has features {list(theirs)}, here they are {list(ours)}: both must have the same, "
-                'in the same order; run every process with missing="error", which keeps the first event\'s'
-            )
-        engine, width = self._engine, part.tree.n_features
-        if width > engine.n_features and engine.shards:
-            engine.shards.widen(part.tree.total.mean[0, engine.n_features :])
-        elif width < engine.n_features:
-            mean = engine.shards.merged_tree().total.mean[0, width:]
-            part.tree.widen(mean)
-            part.watch.widen(mean)
-        engine.shards.n_features = max(engine.n_features, width)
-        if len(theirs) > len(ours):
-            self._schema = Schema(theirs, self.missing)
-        engine.adopt(shard, part)
-        self._room = min(BUFFER, engine.until_due)
+        self._intake.adopt(shard, state)
+
+    @property
+    def shards(self) -> tuple[Hashable, ...]:
+        """The parts of the stream that are summarised here."""
+        return tuple(self._engine.shards)
 
     @property
     def until_due(self) -> int:
         """How many more events until something falls due: until then the model stays as it is."""
-        self._flush()
+        self._intake.flush()
         return self._engine.until_due
 
     def merge(self, other: StreamClusterer) -> None:
         """Learn everything another clusterer has learnt. Its clusters join these, under these ids or new ones."""
-        self._flush()
-        other._flush()
+        self._intake.flush()
+        other._intake.flush()
         if self._schema.names != other._schema.names:
             raise ValueError(
                 f"only streams of the same features can be merged, got {self._schema!r} and {other._schema!r}"
             )
         self._engine.merge(other._engine)
-        self.n_refused += other.n_refused
-        self._room = min(BUFFER, self._engine.until_due)
+        self._intake.n_refused += other.n_refused
+        self._intake.make_room()
 
     # ---------------------------------------------------------------- asking
 
@@ -416,9 +261,7 @@ class StreamClusterer(base.Clusterer):
         model = self._engine.model
         rows = self._schema.table(X, extend=False)
         ids: Any = np.full(len(rows), None) if model is None else model.predict(self._wide(rows, model))
-        return (
-            ids if isinstance(X, (np.ndarray, list)) else to_native_series(ids, name=None, like=into_frame(X))
-        )
+        return series_like(X, ids)
 
     def predict_proba_many(self, X: Any) -> Any:  # noqa: ANN401
         """p(cluster | x): an array with a column for each of `model.names`, or a frame with a column for each id."""
@@ -435,11 +278,7 @@ class StreamClusterer(base.Clusterer):
         model = self._engine.model
         rows = self._schema.table(X, extend=False)
         scores = np.zeros(len(rows)) if model is None else model.novelty(self._wide(rows, model))
-        return (
-            scores
-            if isinstance(X, (np.ndarray, list))
-            else to_native_series(scores, name=None, like=into_frame(X))
-        )
+        return series_like(X, scores)
 
     def assign_many(self, X: Any) -> Assignment | None:  # noqa: ANN401
         """The id, its probability and the novelty of each event, as arrays; None before the first event."""
@@ -462,7 +301,7 @@ class StreamClusterer(base.Clusterer):
     @property
     def n_seen(self) -> int:
         """How many events were learnt."""
-        return self._engine.n_seen + len(self._waiting)
+        return self._engine.n_seen + len(self._intake.waiting)
 
     @property
     def n_clusters(self) -> int:
@@ -472,7 +311,7 @@ class StreamClusterer(base.Clusterer):
     @property
     def clusters(self) -> list[Cluster]:
         """The clusters as of now, the heaviest first."""
-        self._flush()
+        self._intake.flush()
         model = self._engine.model
         if model is None:
             return []
@@ -514,7 +353,7 @@ class StreamClusterer(base.Clusterer):
         Cut at `n_clusters` it gives the clusters, with their ids. `consistent=False` merges the summary's leaves
         whatever their clusters.
         """
-        self._flush()
+        self._intake.flush()
         return self._engine.snapshot(method, consistent)
 
     # ---------------------------------------------------------------- saving
@@ -530,7 +369,7 @@ class StreamClusterer(base.Clusterer):
 
     def to_state(self, positions: Mapping[str, Any] | None = None) -> State:
         """Everything as arrays and JSON; what is left out is `on_event`."""
-        self._flush()
+        self._intake.flush()
         arrays, values = engine_state(self._engine)
         kept = {name: value for name, value in self._get_params().items() if name != "on_event"}
         values |= {
@@ -547,16 +386,14 @@ class StreamClusterer(base.Clusterer):
         """The clusterer that `to_state` was called on."""
         try:
             model = cls(**state.values["parameters"], on_event=on_event)
-            model._schema = Schema.from_dict(state.values["schema"])
-            model.n_refused, model.last_refusal = state.values["n_refused"], state.values["last_refusal"]
-            engine = engine_from_state(state)
+            intake = Intake(Schema.from_dict(state.values["schema"]), engine_from_state(state), model.invalid)
+            intake.n_refused, intake.last_refusal = state.values["n_refused"], state.values["last_refusal"]
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"this checkpoint holds no clusterer that can be loaded: {error}"
             ) from error
-        engine.lineage.on_event = on_event
-        model._engine = engine
-        model._room = min(BUFFER, engine.until_due)
+        intake.engine.lineage.on_event = on_event
+        model._intake = intake
         return model
 
     # ---------------------------------------------------------------- for people
@@ -574,42 +411,8 @@ class StreamClusterer(base.Clusterer):
         )
 
 
-# -------------------------------------------------------------------- rows and columns
-
-
-def stacked(rows: Any) -> Floats:  # noqa: ANN401
-    """Rows under each other; those made before the last features appeared lack them."""
-    width = max(map(len, rows))
-    if all(len(row) == width for row in rows):
-        return np.array(rows)
-    return np.array([np.pad(row, (0, width - len(row)), constant_values=np.nan) for row in rows])
-
-
-def columns(n: int, weight: Any, time: Any) -> tuple[Floats, Floats]:  # noqa: ANN401
-    """A weight and a time for each of n rows; NaN for no time."""
-    both = (1.0 if weight is None else weight, np.nan if time is None else time)
-    w, t = (np.broadcast_to(np.asarray(values, dtype=float), n) for values in both)
-    return w, t
-
-
-def fitting(rows: Floats, width: int) -> Bools:
-    """Rows that have a number for each of the first `width` features and for no other."""
-    if rows.shape[1] == width and all_within(np.ascontiguousarray(rows).ravel(), np.inf):
-        return np.ones(len(rows), dtype=bool)
-    known = ~np.isnan(rows)
-    return np.asarray(known[:, :width].all(axis=1) & ~known[:, width:].any(axis=1) & (width > 0))
-
-
-def mappings(X: Any, schema: Schema) -> Iterator[dict[Any, Any]]:  # noqa: ANN401
-    """The rows of a table as mappings, whatever they hold."""
-    if isinstance(X, np.ndarray):
-        names = schema.names or tuple(range(X.shape[1]))
-        return (dict(zip(names, row, strict=True)) for row in X.tolist())
-    if isinstance(X, list):
-        return iter(X)
-    return cast(Iterator[dict[Any, Any]], into_frame(X).iter_rows(named=True))
-
-
-def check_event(row: Floats, weight: float, time: float | None) -> None:
-    """Refuse what the engine would refuse, before anything is changed for the event's sake."""
-    check_rows(len(row), row[None], [weight], None if time is None else [time])
+def series_like(X: Any, values: Any) -> Any:  # noqa: ANN401
+    """One value a row: an array for an array or a list, else a series of the frame's kind."""
+    if isinstance(X, (np.ndarray, list)):
+        return values
+    return to_native_series(values, name=None, like=into_frame(X))

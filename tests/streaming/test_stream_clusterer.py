@@ -12,7 +12,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from streamclust import StreamClusterer
 from streamclust.checkpoint.files import encode
-from streamclust.streaming.stream_clusterer import RefusedEvents
+from streamclust.streaming import RefusedEvents
 from streamclust_connectors.synthetic import Drift, topics
 from tests.streams import clustered
 
@@ -386,6 +386,15 @@ def test_counts_that_are_none_are_refused_one_by_one():
     clean.learn_many(np.delete(rows, [7, 90], axis=0))
     assert dirty.n_refused == 2
     assert same(dirty, clean)
+
+
+def test_an_event_that_is_refused_brings_no_feature():
+    rows = np.random.default_rng(0).poisson(4.0, size=(300, 2)).astype(float)
+    model = StreamClusterer(family="poisson")
+    model.learn_many(rows)
+    with pytest.warns(RefusedEvents, match="negative"):
+        model.learn_one({0: 1.0, 1: 2.0, 2: -3.0})
+    assert model._engine.n_features == 2
 
 
 def test_what_is_no_table_is_an_error_and_changes_nothing(rows):
