@@ -35,13 +35,9 @@ False
 
 from __future__ import annotations
 
-import datetime
 import math
-import numbers
-import reprlib
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from decimal import Decimal
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -51,25 +47,13 @@ from numpy.typing import ArrayLike
 from river.utils.dataframe import into_frame
 
 from streamclust._kernels.types import Floats
+from streamclust.values import PLAIN, is_numeric, shown, to_number, to_numbers
 
 if TYPE_CHECKING:
     from narwhals.stable.v2 import DataFrame
 
 Missing = Literal["impute", "error"]
 Columns = dict[Hashable, int]
-
-# Types whose values convert to float64 without a question. Not text that looks like a number, not complex.
-PLAIN = frozenset(
-    {float, int, bool, np.bool_, np.float64, np.float32, np.float16, np.int8, np.int16, np.int32, np.int64}
-    | {np.uint8, np.uint16, np.uint32, np.uint64}
-)
-DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
-CURES: tuple[tuple[tuple[type, ...], str], ...] = (
-    ((str, bytes, bytearray), "encode text first, for example with river's preprocessing.OneHotEncoder"),
-    (DATES, "turn dates into numbers first, for example with .timestamp() or .total_seconds()"),
-    ((numbers.Complex,), "give its real and its imaginary part a feature each"),
-    ((Mapping, Iterable), "give each of its elements a feature of its own"),
-)
 
 
 class Schema:
@@ -93,11 +77,11 @@ class Schema:
         if missing not in ("impute", "error"):
             raise ValueError(f"missing must be 'impute' or 'error', got {missing!r}")
         if isinstance(names, (str, bytes, AbstractSet)):
-            raise TypeError(f"names must be a list, whose order is that of the columns, got {_show(names)}")
+            raise TypeError(f"names must be a list, whose order is that of the columns, got {shown(names)}")
         listed = list(names or ())
         for name in listed:
             if not isinstance(name, Hashable):
-                raise TypeError(f"the name of a feature must be hashable, got {_show(name)}")
+                raise TypeError(f"the name of a feature must be hashable, got {shown(name)}")
         self.missing: Missing = missing
         self._adopt({name: column for column, name in enumerate(dict.fromkeys(listed))})
         if len(self) < len(listed):
@@ -171,7 +155,7 @@ class Schema:
         if not isinstance(x, Mapping):
             raise TypeError(
                 f"{where}an event must map features to numbers, as {{'x': 1.0}} does, "
-                f"got {_show(x)} ({type(x).__name__})"
+                f"got {shown(x)} ({type(x).__name__})"
             )
         strict = self.missing == "error"
         settled = len(columns) > 0
@@ -255,7 +239,7 @@ class Schema:
         if not len(self) and not extend:
             return np.empty((len(array), 0))
         names = self._names or tuple(range(width))
-        table = _numbers(names, array)
+        table = to_numbers(names, array)
         self._refuse_holes(names, table)
         if not len(self):
             # Position is the only name these columns have: one counts as seen even before its first number.
@@ -276,8 +260,8 @@ class Schema:
         for series in frame.iter_columns():
             if extend or series.name in columns:
                 values = series.to_numpy()
-                listed = values[:, None] if _is_numeric(values) else [[v] for v in series.to_list()]
-                found[series.name] = _numbers((series.name,), listed)[:, 0]
+                listed = values[:, None] if is_numeric(values) else [[v] for v in series.to_list()]
+                found[series.name] = to_numbers((series.name,), listed)[:, 0]
                 self._refuse_holes((series.name,), found[series.name][:, None])
         first = {name: int(np.isnan(v).argmin()) for name, v in found.items() if not np.isnan(v).all()}
         # The order in which reading event by event would meet them: by row, within a row by name.
@@ -314,7 +298,7 @@ class Schema:
         return cls(state["names"], state["missing"])
 
 
-# -------------------------------------------------------------------- numbers
+# -------------------------------------------------------------------- names and values
 
 
 Values = Callable[[Mapping[Any, Any]], tuple[Any, ...]]
@@ -372,48 +356,6 @@ def name_order(name: Hashable) -> tuple[str, Any]:
     return type(name).__name__, name if isinstance(name, str) else repr(name)
 
 
-def _numbers(names: Sequence[Hashable], values: np.ndarray[Any, Any] | list[list[Any]]) -> Floats:
-    """Turn a table of any values into float64, NaN where missing."""
-    if not (isinstance(values, np.ndarray) and _is_numeric(values)):
-        rows = [
-            [to_number(name, value, f"row {i}: ") for name, value in zip(names, row, strict=True)]
-            for i, row in enumerate(values)
-        ]
-        return np.array(rows, dtype=float).reshape(len(rows), len(names))
-    with np.errstate(over="ignore"):  # a longdouble too large becomes infinite, and is refused below
-        table = np.array(values, dtype=float)
-    table[np.ma.getmaskarray(values)] = np.nan
-    infinite = np.isinf(table)
-    if infinite.any():
-        i, column = np.argwhere(infinite)[0]
-        raise _not_finite(names[column], values[i, column], f"row {i}: ")
-    return table
-
-
-def _is_numeric(values: np.ndarray[Any, Any]) -> bool:
-    return values.dtype.kind in "biuf"
-
-
-def to_number(name: Hashable, value: object, where: str = "") -> float:
-    """One value as a float, NaN if it is missing; anything but a finite number is refused with its cure."""
-    if type(value) not in PLAIN:
-        if value is None or value is np.ma.masked or type(value).__name__ == "NAType":  # pandas.NA
-            return math.nan
-        if isinstance(value, np.ndarray) and value.ndim == 0:
-            return to_number(name, value[()], where)
-        if isinstance(value, DATES) or not isinstance(value, (numbers.Real, Decimal, np.bool_)):
-            raise _not_a_number(name, value, where)
-        if isinstance(value, Decimal) and value.is_nan():  # float() refuses the signalling kind
-            return math.nan
-    try:
-        number = float(value)  # type: ignore[arg-type]
-    except OverflowError:
-        number = math.inf
-    if math.isinf(number):
-        raise _not_finite(name, value, where)
-    return number
-
-
 def _json_name(name: Hashable) -> str | int:
     if isinstance(name, (int, np.integer)) and not isinstance(name, bool):
         return int(name)
@@ -426,27 +368,6 @@ def _json_name(name: Hashable) -> str | int:
 
 
 # -------------------------------------------------------------------- what the user is told
-
-
-def _show(value: object) -> str:
-    try:
-        return reprlib.repr(value)
-    except ValueError:  # Python refuses to write out integers of thousands of digits
-        return f"a number of {value.bit_length()} bits" if isinstance(value, int) else "a value without repr"
-
-
-def _not_a_number(name: Hashable, value: object, where: str) -> TypeError:
-    cure = next((cure for types, cure in CURES if isinstance(value, types)), "convert it with float() first")
-    return TypeError(
-        f"{where}feature {name!r} must be a number, got {_show(value)} ({type(value).__name__}); {cure}"
-    )
-
-
-def _not_finite(name: Hashable, value: object, where: str) -> ValueError:
-    return ValueError(
-        f"{where}feature {name!r} must be finite and within float64, got {_show(value)}; clip or rescale it, "
-        "or give None to count it as missing"
-    )
 
 
 def _missing_feature(name: Hashable, where: str = "") -> ValueError:
@@ -464,5 +385,5 @@ def _new_feature(name: Hashable, where: str = "") -> ValueError:
 def _not_a_table(data: object) -> str:
     return (
         "many events are a list of mappings, a frame in memory (pandas, polars, pyarrow) or a numpy table, "
-        f"got {_show(data)} ({type(data).__name__})"
+        f"got {shown(data)} ({type(data).__name__})"
     )

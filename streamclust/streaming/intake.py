@@ -72,11 +72,7 @@ class Intake:
         time: ArrayLike | None = None,
         shard: Hashable = 0,
     ) -> None:
-        """Learn a frame (pandas, polars, pyarrow), a numpy table or a list of mappings.
-
-        Parts of a stream that are summarised apart, the partitions of a topic for example, are `shard`s: each has a
-        tree of its own, and refits read them all.
-        """
+        """Learn a table: together where all its rows can be learnt, else one by one."""
         self.flush()
         try:
             rows = self.schema.table(X)
@@ -178,11 +174,7 @@ class Intake:
         weight: ArrayLike | None = None,
         time: ArrayLike | None = None,
     ) -> dict[int, str]:
-        """Why some of these events cannot be learnt, by their place in X. Nothing is learnt, and nothing changes.
-
-        >>> Intake(Schema(), Engine(0)).refusals([{"x": 1.0}, {"x": 1e200}, {}])[2]
-        'an event without any feature teaches nothing'
-        """
+        """Why some of these events cannot be learnt, by their place in X; found on a copy of the schema."""
         schema = copy(self.schema)  # grows by replacing what it holds
         try:
             self._check(schema.table(X), weight, time)
@@ -212,11 +204,7 @@ class Intake:
         check_points(self.engine.settings.family, filled)
 
     def adopt(self, shard: Hashable, state: State) -> None:
-        """Take over a part of the stream that another clusterer has released.
-
-        Features that only one of the two knows are widened as those of late events are: what was learnt before counts
-        as having their mean. Both must have met the features they share in the same order.
-        """
+        """Take over a part of the stream, widening whichever of the two knows fewer features."""
         self.flush()
         part, theirs = shard_from_state(state), Schema.from_dict(state.values["schema"]).names
         ours, both = self.schema.names, min(len(theirs), len(self.schema))

@@ -1,0 +1,96 @@
+"""Values of any kind -> float64: what is a number, what is missing, and what the user is told of anything else."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import numbers
+import reprlib
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from streamclust._kernels.types import Floats
+
+# Types whose values convert to float64 without a question. Not text that looks like a number, not complex.
+PLAIN = frozenset(
+    {float, int, bool, np.bool_, np.float64, np.float32, np.float16, np.int8, np.int16, np.int32, np.int64}
+    | {np.uint8, np.uint16, np.uint32, np.uint64}
+)
+DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
+CURES: tuple[tuple[tuple[type, ...], str], ...] = (
+    ((str, bytes, bytearray), "encode text first, for example with river's preprocessing.OneHotEncoder"),
+    (DATES, "turn dates into numbers first, for example with .timestamp() or .total_seconds()"),
+    ((numbers.Complex,), "give its real and its imaginary part a feature each"),
+    ((Mapping, Iterable), "give each of its elements a feature of its own"),
+)
+
+
+def to_numbers(names: Sequence[Hashable], values: np.ndarray[Any, Any] | list[list[Any]]) -> Floats:
+    """Turn a table of any values into float64, NaN where missing."""
+    if not (isinstance(values, np.ndarray) and is_numeric(values)):
+        rows = [
+            [to_number(name, value, f"row {i}: ") for name, value in zip(names, row, strict=True)]
+            for i, row in enumerate(values)
+        ]
+        return np.array(rows, dtype=float).reshape(len(rows), len(names))
+    with np.errstate(over="ignore"):  # a longdouble too large becomes infinite, and is refused below
+        table = np.array(values, dtype=float)
+    table[np.ma.getmaskarray(values)] = np.nan
+    infinite = np.isinf(table)
+    if infinite.any():
+        i, column = np.argwhere(infinite)[0]
+        raise _not_finite(names[column], values[i, column], f"row {i}: ")
+    return table
+
+
+def is_numeric(values: np.ndarray[Any, Any]) -> bool:
+    """Whether an array holds numbers by its type alone."""
+    return values.dtype.kind in "biuf"
+
+
+def to_number(name: Hashable, value: object, where: str = "") -> float:
+    """One value as a float, NaN if it is missing; anything but a finite number is refused with its cure."""
+    if type(value) not in PLAIN:
+        if value is None or value is np.ma.masked or type(value).__name__ == "NAType":  # pandas.NA
+            return math.nan
+        if isinstance(value, np.ndarray) and value.ndim == 0:
+            return to_number(name, value[()], where)
+        if isinstance(value, DATES) or not isinstance(value, (numbers.Real, Decimal, np.bool_)):
+            raise _not_a_number(name, value, where)
+        if isinstance(value, Decimal) and value.is_nan():  # float() refuses the signalling kind
+            return math.nan
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except OverflowError:
+        number = math.inf
+    if math.isinf(number):
+        raise _not_finite(name, value, where)
+    return number
+
+
+# -------------------------------------------------------------------- what the user is told
+
+
+def shown(value: object) -> str:
+    """A value as an error shows it: short, whatever it is."""
+    try:
+        return reprlib.repr(value)
+    except ValueError:  # Python refuses to write out integers of thousands of digits
+        return f"a number of {value.bit_length()} bits" if isinstance(value, int) else "a value without repr"
+
+
+def _not_a_number(name: Hashable, value: object, where: str) -> TypeError:
+    cure = next((cure for types, cure in CURES if isinstance(value, types)), "convert it with float() first")
+    return TypeError(
+        f"{where}feature {name!r} must be a number, got {shown(value)} ({type(value).__name__}); {cure}"
+    )
+
+
+def _not_finite(name: Hashable, value: object, where: str) -> ValueError:
+    return ValueError(
+        f"{where}feature {name!r} must be finite and within float64, got {shown(value)}; clip or rescale it, "
+        "or give None to count it as missing"
+    )
