@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+RUNS := $(VENV)/.runs
 READY := $(VENV)/.ready
 FRESH := $(VENV)/.kernels
 
@@ -9,21 +10,27 @@ FRESH := $(VENV)/.kernels
 help:  ## what can be done here
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-$(READY): pyproject.toml
+# What the demo needs, and no more.
+$(RUNS): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("streamclust needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[plots,service]'
+	@touch $@
+
+# What the tests need: Spark and the peers too.
+$(READY): $(RUNS)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
 # numba's cache looks at a kernel's own file only, not at those it calls into: a change to any clears them all.
-$(FRESH): $(READY) $(wildcard streamclust/_kernels/*.py)
+$(FRESH): $(RUNS) $(wildcard streamclust/_kernels/*.py)
 	@rm -f streamclust/_kernels/__pycache__/*.nb[ic]
 	@touch $@
 
 demo: $(FRESH)  ## a drifting stream: clusters found, what happens to them, and pictures
 	$(BIN)/python examples/drifting_stream.py
 
-test: $(FRESH)  ## every test, doctests included
+test: $(READY) $(FRESH)  ## every test, doctests included
 	$(BIN)/python -m pytest -n auto
 
 lint: $(READY)  ## ruff, mypy, the import layers
@@ -32,10 +39,10 @@ lint: $(READY)  ## ruff, mypy, the import layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(FRESH)  ## every benchmark, the peer beside us
+bench: $(READY) $(FRESH)  ## every benchmark, the peer beside us
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script $(BENCH) || exit 1; done
 
-chaos: $(FRESH)  ## kill the service fifty times, and count what it learnt
+chaos: $(READY) $(FRESH)  ## kill the service fifty times, and count what it learnt
 	$(BIN)/python tests/chaos/kill.py $(CHAOS)
 
 clean:  ## forget the environment and everything built
