@@ -60,17 +60,12 @@ def collapsed_labels(state: Labelling) -> Ints:
     constant, half_eta = posterior.constant - mixing, posterior.eta / 2
     quadratic = (state.priced() / weight - constant[:, None]) / half_eta[:, None]
     cost = -family.evidence_change(posterior, quadratic, weight) - weight * mixing[:, None]
-    rows = np.arange(len(state.labels))
-    for c in range(state.n_clusters):  # in its own cluster, a row is priced without itself
-        own = rows[state.labels == c]
-        if n[c] <= 1.5 * weight:
-            cost[c, own] = state.terms[c]  # alone: it answers for all that the cluster costs
-            continue
-        one = type(posterior)(*(part[c : c + 1] for part in posterior))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            left = family.evidence_change(one, quadratic[c : c + 1, own], -weight)[0]
-        cost[c, own] = np.where(np.isfinite(left), left, np.inf) - weight * mixture.mixing(
-            n[c : c + 1] - weight
-        )
+    with np.errstate(invalid="ignore", divide="ignore"):  # where a cluster does not hold the row
+        without = family.evidence_change(posterior, quadratic, -weight)
+        left = without - weight * mixture.mixing(n - weight)[:, None]
+    own = state.labels, np.arange(len(state.labels))  # in its own cluster, a row is priced without itself
+    alone = n[state.labels] <= 1.5 * weight  # alone, it answers for all that the cluster costs
+    held = np.where(np.isfinite(left[own]), left[own], np.inf)
+    cost[own] = np.where(alone, state.terms[state.labels], held)
     labels: Ints = cost.argmin(axis=0)
     return labels
