@@ -1,6 +1,9 @@
 """A million events into a summary tree, and the clusters in it: how fast, how exact, and what it looks like.
 
-Run it: python examples/tree_of_a_million.py [--events N] [--output DIR]
+What one sees: the leaves of the tree, each an ellipse, darker the more events it stands for, over a sample of
+the events; and the clusters that were found from the leaves alone, with the number that was planted.
+
+Run it: python examples/tree_of_a_million.py [--events N] [--leaves N] [--quick] [--output DIR]
 """
 
 from __future__ import annotations
@@ -10,12 +13,11 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
-from matplotlib import pyplot
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from streamclust.moments import Moments
-from streamclust.plots import plot_clusters, plot_tree
+from streamclust.plots import plot_clusters
 from streamclust.refit import refit
 from streamclust.tree import SummaryTree
 from streamclust_connectors.synthetic import Mixture
@@ -30,8 +32,10 @@ def main() -> None:
     parser.add_argument(
         "--leaves", type=int, default=512, help="the most leaves the tree may have (default: 512)"
     )
+    parser.add_argument("--quick", action="store_true", help="a short stream")
     parser.add_argument("--output", type=Path, default=Path("demo-output"), help="where the picture goes")
     arguments = parser.parse_args()
+    n = 30_000 if arguments.quick else arguments.events
     console = Console(soft_wrap=True, highlight=False)
 
     mixture = Mixture(n_features=2, n_clusters=12, tau=3.0, seed=4)
@@ -46,13 +50,13 @@ def main() -> None:
     shown = []
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, console=console) as progress:
-        task = progress.add_task("learning", total=arguments.events)
-        for batch in mixture.batches(arguments.events, BATCH):
+        task = progress.add_task("learning", total=n)
+        for batch in mixture.batches(n, BATCH):
             start = perf_counter()
             tree.insert(batch)
             seconds += perf_counter() - start
             every += Moments.of_points(batch)
-            shown.append(batch[: max(1, 20_000 * len(batch) // arguments.events)])
+            shown.append(batch[: max(1, 20_000 * len(batch) // n)])
             progress.update(task, advance=len(batch))
 
     start = perf_counter()
@@ -61,7 +65,7 @@ def main() -> None:
     error = np.abs(tree.total.scatter - every.scatter).max() / np.abs(every.scatter).max()
     points, _ = tree.sample()
     console.print(f"{tree!r}")
-    console.print(f"rate     {arguments.events / seconds / 1e6:.1f} million events a second, on one core")
+    console.print(f"rate     {n / seconds / 1e6:.1f} million events a second, on one core")
     console.print(
         f"exact    the scatter of everything differs by {error:.0e} of itself from that of the events"
     )
@@ -73,8 +77,10 @@ def main() -> None:
 
     arguments.output.mkdir(parents=True, exist_ok=True)
     picture = arguments.output / "tree.png"
-    plot_clusters(found.clusters, ax=plot_tree(tree, np.concatenate(shown)))
-    pyplot.savefig(picture, dpi=150)
+    ax = plot_clusters(
+        found.clusters, edgecolors="crimson", linewidths=2.0, ax=tree.plot(events=np.concatenate(shown))
+    )
+    ax.figure.savefig(picture, dpi=150)
     console.print(f"picture  {picture}")
 
 

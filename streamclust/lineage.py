@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from streamclust._kernels.types import Bools, Floats
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Kind = Literal["born", "died", "split", "merged"]
 
@@ -18,6 +20,10 @@ KEPT = 10_000
 """The log holds so many events; older ones are let go."""
 SECOND = 1e-6
 """What a retired cluster's claim to a successor counts against a live one's."""
+STEPS = 512
+"""A history has at most so many steps, however long the stream: even."""
+NAMED = 64
+"""A step tells the heaviest clusters apart, so many of them at most."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,89 @@ class Change:
         return f"{self.kind} {arrow} at event {self.at}"
 
 
+class Step(NamedTuple):
+    """A step of a history: what the events that were counted in it weigh, in all and by cluster."""
+
+    at: int
+    """It ends after so many events of the stream."""
+    total: float
+    weight: dict[int, float]
+    """The heaviest clusters by id."""
+
+    @property
+    def shares(self) -> dict[int, float]:
+        """Each cluster's part of the total."""
+        return {i: w / self.total for i, w in self.weight.items()}
+
+
+class History:
+    """How the stream was shared among the clusters, from its beginning until now, in a bounded number of steps.
+
+    Once it is full, neighbouring steps are added together: it covers the whole stream, ever more coarsely.
+
+    >>> history = History()
+    >>> history.add(100, {0: 90.0, 1: 10.0})
+    >>> history.add(200, {0: 50.0, 1: 50.0})
+    >>> [(step.at, step.shares[1]) for step in history]
+    [(100, 0.1), (200, 0.5)]
+    """
+
+    def __init__(self, steps: Iterable[Step] = ()) -> None:
+        self._steps = list(steps)
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self._steps)
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def due(self, at: int) -> bool:
+        """Whether it is time for a step: they grow longer with the stream."""
+        return not self._steps or at - self._steps[-1].at >= 2 * at / STEPS
+
+    def add(self, at: int, weight: dict[int, float]) -> None:
+        """Count events that came until event `at`: as a step of their own or, while the last is short, with it."""
+        if not (total := sum(weight.values())):
+            return
+        new, steps = heaviest(at, total, weight), self._steps
+        if steps and (at == steps[-1].at or at - self._start < 2 * at / STEPS):
+            steps[-1] = together(steps[-1], new)
+        else:
+            steps.append(new)
+        if len(steps) > STEPS:
+            pairs = zip(steps[:-1:2], steps[1::2], strict=True)
+            self._steps = [*(together(first, second) for first, second in pairs), steps[-1]]
+
+    @property
+    def _start(self) -> int:
+        """Where the last step begins."""
+        return self._steps[-2].at if len(self._steps) > 1 else 0
+
+    def to_list(self) -> list[Any]:
+        """As JSON can hold it."""
+        return [[step.at, step.total, [[i, w] for i, w in step.weight.items()]] for step in self._steps]
+
+    @classmethod
+    def from_list(cls, state: Iterable[Any]) -> History:
+        """Read what `to_list` wrote."""
+        return cls(
+            Step(int(at), float(total), {int(i): float(w) for i, w in weight}) for at, total, weight in state
+        )
+
+
+def together(first: Step, second: Step) -> Step:
+    """Two neighbouring steps as one."""
+    ids = first.weight | second.weight
+    weight = {i: first.weight.get(i, 0.0) + second.weight.get(i, 0.0) for i in ids}
+    return heaviest(second.at, first.total + second.total, weight)
+
+
+def heaviest(at: int, total: float, weight: dict[int, float]) -> Step:
+    """A step that tells apart as many clusters as one may."""
+    ids = sorted(weight, key=lambda i: (-weight[i], i))[:NAMED]
+    return Step(at, float(total), {i: float(weight[i]) for i in sorted(ids)})
+
+
 class Lineage:
     """Issues ids, follows them from refit to refit, and keeps the log of what changed.
 
@@ -75,6 +164,7 @@ class Lineage:
         self.retired: set[int] = set()
         self.born_at: dict[int, int] = {}
         """For each id in use, the event count at which it was issued."""
+        self.history = History()
         self._next = 0
         self._log: deque[Change] = deque(maxlen=KEPT)
 
@@ -160,6 +250,12 @@ class Lineage:
             if self.on_event is not None:
                 self.on_event(change)
 
+    def plot(self, **options: Any) -> Axes:  # noqa: ANN401
+        """The clusters as a river of bands: see `streamclust.plots.plot_lineage`."""
+        from streamclust.plots import plot_lineage
+
+        return plot_lineage(self, **options)
+
     # ---------------------------------------------------------------- saving
 
     def to_dict(self) -> dict[str, Any]:
@@ -169,6 +265,7 @@ class Lineage:
             "born_at": [[i, at] for i, at in self.born_at.items()],
             "retired": sorted(self.retired),
             "log": [change.to_dict() for change in self._log],
+            "history": self.history.to_list(),
         }
 
     @classmethod
@@ -179,6 +276,7 @@ class Lineage:
         lineage.born_at = {int(i): int(at) for i, at in state["born_at"]}
         lineage.retired = set(map(int, state["retired"]))
         lineage._log.extend(map(Change.from_dict, state["log"]))
+        lineage.history = History.from_list(state.get("history", ()))  # older checkpoints have none
         return lineage
 
 
@@ -186,6 +284,8 @@ def matched(shared: Floats, old_weight: Floats, new_weight: Floats, live: Bools)
     """New -> old for the pairs that keep an id. A live cluster's claim comes before any retired one's."""
     worthy = (shared > 0.5 * old_weight[:, None]) | (shared > 0.5 * new_weight)
     claim = np.where(worthy, np.where(live[:, None], shared, SECOND * shared), 0.0)
+    from scipy.optimize import linear_sum_assignment  # slow to import, and not needed to start
+
     rows, columns = linear_sum_assignment(claim, maximize=True)
     return {int(j): int(i) for i, j in zip(rows, columns, strict=True) if worthy[i, j]}
 

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from streamclust.lineage import KEPT, Change, Lineage
+from streamclust.lineage import KEPT, NAMED, STEPS, Change, History, Lineage
 
 
 def follow(lineage, old, shared, at=10, new_weight=None):
@@ -91,3 +91,61 @@ def test_a_change_of_no_known_kind_is_refused():
     state = Change("born", 1, 0, {}, {3: 1.0}).to_dict() | {"kind": "raptured"}
     with pytest.raises(ValueError, match="raptured"):
         Change.from_dict(state)
+
+
+def test_a_history_keeps_every_step_until_it_is_full():
+    history = History()
+    for at in range(1000, 1000 * (STEPS + 1), 1000):
+        history.add(at, {0: 3.0, at: 1.0})
+    assert [step.at for step in history] == list(range(1000, 1000 * (STEPS + 1), 1000))
+    assert all(step.shares == {0: 0.75, step.at: 0.25} for step in history)
+
+
+@pytest.mark.parametrize("looks", [STEPS + 1, 5 * STEPS, 100 * STEPS])
+def test_a_full_history_covers_the_whole_stream_evenly_and_counts_everything(looks):
+    history = History()
+    for look in range(1, looks + 1):
+        history.add(2048 * look, {look % 3: 1.0})
+    ends = np.array([0, *(step.at for step in history)])
+    assert STEPS / 4 <= len(history) <= STEPS
+    assert ends[-1] == 2048 * looks
+    assert np.diff(ends).max() <= 5 * ends[-1] / STEPS
+    assert sum(step.total for step in history) == looks
+    assert sum(step.weight.get(0, 0.0) for step in history) == looks // 3
+
+
+def test_steps_fall_due_ever_less_often():
+    history, noted = History(), []
+    for at in range(1, 10_000):
+        if history.due(at):
+            history.add(at, {0: 1.0})
+            noted.append(at)
+    assert noted[:100] == list(range(1, 101))
+    gaps = np.diff(noted)
+    assert (np.diff(gaps) >= 0).all()
+    assert gaps[-1] == np.ceil(2 * noted[-1] / STEPS)
+    assert len(history) <= STEPS
+
+
+def test_a_step_tells_the_heaviest_clusters_apart():
+    history = History()
+    history.add(10, {i: float(i + 1) for i in range(3 * NAMED)})
+    (step,) = history
+    assert set(step.weight) == set(range(2 * NAMED, 3 * NAMED))
+    assert step.total == sum(range(1, 3 * NAMED + 1))
+
+
+def test_what_is_counted_at_the_same_event_is_one_step():
+    history = History()
+    history.add(10, {0: 2.0})
+    history.add(10, {0: 1.0, 1: 1.0})
+    assert [(step.at, step.weight) for step in history] == [(10, {0: 3.0, 1: 1.0})]
+
+
+def test_a_history_survives_json_and_older_lineages_have_none():
+    lineage, _ = started(2)
+    lineage.history.add(7, {0: 1.0, 1: 0.1})
+    state = json.loads(json.dumps(lineage.to_dict()))
+    assert list(Lineage.from_dict(state).history) == list(lineage.history)
+    del state["history"]
+    assert len(Lineage.from_dict(state).history) == 0

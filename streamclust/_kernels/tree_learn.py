@@ -20,8 +20,7 @@ from streamclust._kernels.tree import (
     move_landmark,
     offer,
 )
-from streamclust._kernels.tree_split import open_leaf, split_leaf
-from streamclust._kernels.tree_swap import merge_slot
+from streamclust._kernels.tree_split import split_leaf
 from streamclust._kernels.types import Floats, Ints
 
 PERIOD = 2048
@@ -131,78 +130,38 @@ def make_room(tree: Tree, slot: int, principal: bool) -> None:
 
 
 @kernel
-def merge_leaves(
-    tree: Tree, source: Tree, start: int, shift: Floats, weight: float, limit: int, principal: bool
-) -> int:
-    """Insert the leaves of another tree; returns the first slot not merged.
+def insert_events(tree: Tree, source: Tree, start: int, limit: int, principal: bool) -> int:
+    """Insert the events of another tree's leaves, which hold all of theirs; returns the first slot not inserted.
 
-    It stops where the arrays must grow, or where a leaf has come to lie too deep. A leaf that still holds all
-    its events is inserted event by event, each with its own key. One that has absorbed more becomes a leaf of
-    this tree, beyond the limit if need be: which leaves to give up is decided when all of both are there.
+    It stops where the arrays must grow, or where a leaf has come to lie too deep. The events bring their own keys.
     """
     d = tree.mean.shape[1]
     x = np.empty((1, d))
     one = np.zeros(1, dtype=np.int64)
     slots = np.empty(1, dtype=np.int64)
     more = np.empty(1)
-    never = np.full(source.key.shape[1], np.inf)  # as uniforms: the events bring their own keys
+    never = np.full(source.key.shape[1], np.inf)  # as uniforms: no other keys are drawn
     for other in range(start, source.node.size):
         if source.node[other] < 0:
             continue
         if tree.counts[DEEP] >= 0 or tree.counts[FREE_SLOTS] < tree.key.shape[1]:
             return other
-        if source.cutoff[other] < np.inf:
-            for j in range(d):
-                x[0, j] = source.mean[other, j] + shift[j]
-            slot = descend(tree.child, tree.axis, tree.direction, tree.threshold, 0, x, 0)
-            graft_leaf(tree, slot, source, other, shift, weight)
-            continue
         points = source.points[other]
         for k in range(source.count[other]):
             for j in range(d):
                 x[0, j] = points[k, j] - tree.origin[j]
             slot = descend(tree.child, tree.axis, tree.direction, tree.threshold, 0, x, 0)
             slots[0] = slot
-            more[0] = weight * source.point_weight[other, k]
+            more[0] = source.point_weight[other, k]
             absorb_rows(tree, points, k, x, one, slots, more, never)
             if more[0] > 0.0:
                 offer(
                     tree.points, tree.point_weight, tree.key, tree.count, tree.cutoff,
-                    slot, points, k, more[0], source.key[other, k] / weight,
+                    slot, points, k, more[0], source.key[other, k],
                 )  # fmt: skip
             if tree.counts[LEAVES] < limit and tree.counts[FREE_SLOTS] > 0:
                 make_room(tree, slot, principal)
     return source.node.size
-
-
-@inlined
-def graft_leaf(tree: Tree, slot: int, source: Tree, other: int, shift: Floats, weight: float) -> None:
-    """Put leaf `other` of `source` beside leaf `slot`, halfway between their means; on it, if those are equal."""
-    if not weight * source.weight[other] > 0.0:
-        return
-    d = tree.mean.shape[1]
-    axis = -1
-    widest = 0.0
-    for j in range(d):
-        gap = abs(source.mean[other, j] + shift[j] - tree.mean[slot, j])
-        if gap > widest:
-            widest = gap
-            axis = j
-    place = slot
-    if axis >= 0 and tree.weight[slot] > 0.0:
-        ours = tree.mean[slot, axis]
-        theirs = source.mean[other, axis] + shift[axis]
-        below = min(ours, theirs)
-        above = max(ours, theirs)
-        threshold = below + 0.5 * (above - below)
-        direction = np.zeros(d)
-        direction[axis] = 1.0
-        place = open_leaf(tree, slot, axis, direction, threshold if threshold < above else below)
-        if theirs < ours:  # the new leaf is the right one
-            left = tree.node[slot]
-            tree.child[left], tree.child[left + 1] = ~place, ~slot
-            tree.node[place], tree.node[slot] = left, left + 1
-    merge_slot(tree, place, source, other, shift, weight)
 
 
 @kernel

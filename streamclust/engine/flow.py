@@ -113,6 +113,7 @@ class Engine:
         self.n_seen += other.n_seen
         self.next_look = schedule.next_look(self.n_seen)
         self._start_refit(lag=0, more=other.model.result.clusters)
+        self._note()
 
     @property
     def n_features(self) -> int:
@@ -125,6 +126,7 @@ class Engine:
             if self.model is None:
                 self._start_refit()
             self._start_refit(lag=0)
+            self._note()
 
     @property
     def until_due(self) -> int:
@@ -134,21 +136,24 @@ class Engine:
         )
 
     def _act(self) -> None:
-        """Do what falls due at this event count: publish, look, refit, in this order."""
+        """Do what falls due at this event count: publish, look, refit, in this order; note what that has changed."""
+        before, looks = self.model, self.n_seen >= self.next_look
         if self.refit is not None and self.n_seen >= self.refit.due:
             self._publish(self.refit)
-        if self.n_seen >= self.next_look:
+        if looks:
             self.next_look = schedule.next_look(self.n_seen)
             self._look()
         if self.n_seen >= self.next_refit:
             self._start_refit()
+        if self.model is not before or (looks and self.lineage.history.due(self.n_seen)):
+            self._note()
 
     # ---------------------------------------------------------------- refits
 
     def _start_refit(self, lag: int | None = None, more: Moments | None = None) -> None:
         """Refit from the clusters there are, and `more`; one on its way is no longer wanted."""
         self.refit = None
-        tree = self.shards.present_tree()
+        tree, drifted = self.shards.present()
         s, first = self.settings, self.model is None
         evidence = float(tree.total.weight[0])
         self.last_refit = self.n_seen
@@ -173,7 +178,7 @@ class Engine:
             self.model,
             start,
             self.shards.recent(),
-            self.shards.strays.latest(),
+            self._strays(drifted),
             more_strays,
             cold,
             self.n_refits,
@@ -181,6 +186,14 @@ class Engine:
         self.refit = Refit.started(work, due=self.n_seen + lag, background=s.background and lag > 0)
         if lag == 0:
             self._publish(self.refit)
+
+    def _strays(self, drifted: bool) -> Floats:
+        """Events outside every large cluster: those of the longest time for which the stream has been what it is."""
+        assert self.model is not None
+        if not drifted:
+            return self.shards.strays.latest()
+        latest = self.shards.latest()
+        return latest[self.model.large.outside(latest)]
 
     def _first_model(self, tree: SummaryTree) -> Model:
         """One cluster of everything, until there is enough to look closer."""
@@ -256,6 +269,15 @@ class Engine:
                 self.model, version=version, n_seen=self.n_seen, ids=tuple(ids), hidden=hidden
             )
 
+    def _note(self) -> None:
+        """Keep in the history how the latest events share out among the clusters on show."""
+        assert self.model is not None
+        of, k = self.model.nearest(self.shards.recent()).cluster, len(self.model.names)
+        weight = np.bincount(of, self.shards.recent_weights(), k)
+        self.lineage.history.add(
+            self.n_seen, dict(zip(self.model.names.tolist(), weight.tolist(), strict=True))
+        )
+
     def outside(self, points: Floats) -> Bools:
         """Which points no cluster explains: beyond every ellipsoid or, with a birth penalty, farther than that."""
         assert self.model is not None
@@ -296,11 +318,13 @@ class Engine:
         if self.model is None:
             return Moments.empty(0, self.shards.n_features, family_named(self.settings.family).scatter)
         if self._clusters is None or self._clusters[0] != self._moment:
-            points, weight = self.shards.present_tree().sample()
+            tree = self.shards.present_tree()
+            points, weight = tree.sample()
             rows = Moments.rows_of_points(points, weight)
             groups = self.model.nearest(points).cluster
             found = rows.to_groups(groups, len(self.model.rows), family_named(self.settings.family).scatter)
-            self._clusters = self._moment, found
+            published = self.model.shown.clusters.widen(tree.total.mean[0, self.model.n_features :])
+            self._clusters = self._moment, filled(found, published)
         return self._clusters[1]
 
     def snapshot(self, method: MethodName = "rbhc", consistent: bool = True) -> Dendrogram:
@@ -313,6 +337,12 @@ class Engine:
         return snapshot(
             self.settings.family, tree, labels, self.model.names, method, consistent, sampled, self.clusters()
         )
+
+
+def filled(found: Moments, published: Moments) -> Moments:
+    """Clusters as found; those of which the sample holds no event, newborn ones say, as they were published."""
+    both = Moments.stack([found, published.to(found.kind)])
+    return both[np.arange(len(found)) + np.where(found.weight == 0, len(found), 0)]
 
 
 def single(settings: Settings, tree: SummaryTree) -> Result:

@@ -7,8 +7,7 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
-from scipy.stats import chi2
+from scipy.special import gammaincinv, logsumexp
 
 from streamclust._kernels.assign import assign_points, cheapest
 from streamclust._kernels.types import Bools, Floats, Ints
@@ -203,8 +202,8 @@ class Model:
 
 @lru_cache(maxsize=64)
 def reach(n_features: int) -> float:
-    """Half the squared Mahalanobis distance within which a Gaussian has INSIDE of its mass."""
-    return float(chi2.ppf(INSIDE, n_features)) / 2
+    """Half the squared Mahalanobis distance, a chi-squared, within which a Gaussian has INSIDE of its mass."""
+    return float(gammaincinv(n_features / 2, INSIDE))
 
 
 def cost_form(result: Result) -> CostForm:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from streamclust._kernels.types import Floats
 from streamclust.engine.model import Model
@@ -34,7 +34,7 @@ def evidence(tree: SummaryTree, watched: Floats, weight: Floats) -> float:
     expected, seen = (np.append(part[judged], 1.0 - part[judged].sum()) for part in (expected, seen))
     expected = np.maximum(expected, 1e-12)  # what no leaf stands for is as good as impossible
     statistic = size * float(((seen - expected) ** 2 / expected).sum())
-    return float(chi2.sf(statistic, max(1, len(seen) - 1)))
+    return float(chdtrc(max(1, len(seen) - 1), statistic))
 
 
 def as_of_now(tree: SummaryTree, watched: Floats, weight: Floats) -> SummaryTree:

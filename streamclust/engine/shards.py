@@ -28,6 +28,14 @@ class Shard:
     watch: Watch
     n_seen: int = 0
 
+    def watched_weights(self, n: int, half_life: float | None) -> Floats:
+        """What the latest n watched events weigh now, where the tree forgets by event count."""
+        weight = self.watch.weights(n)
+        if half_life is None or self.tree.timed or not len(weight):
+            return weight
+        number = self.watch.numbers()[-len(weight) :]
+        return np.asarray(weight * np.exp2((number - number[-1]) / half_life))
+
 
 class Shards(dict[Hashable, Shard]):
     """The parts of a stream by key, each opened when its first event comes."""
@@ -86,9 +94,10 @@ class Shards(dict[Hashable, Shard]):
         """The latest watched events of every shard, at most n of each."""
         return np.concatenate([part.watch.latest(n) for part in self.values()])
 
-    def latest_weights(self) -> Floats:
-        """What each of them weighed when it came."""
-        return np.concatenate([part.watch.weights() for part in self.values()])
+    def latest_weights(self, n: int = WINDOW) -> Floats:
+        """What each of them weighs now; if forgetting goes by time, what it weighed when it came."""
+        half_life = self.settings.half_life
+        return np.concatenate([part.watched_weights(n, half_life) for part in self.values()])
 
     def changing(self, tree: SummaryTree) -> bool:
         """Whether the latest events are spread otherwise than all that the tree has learnt."""
@@ -97,6 +106,10 @@ class Shards(dict[Hashable, Shard]):
     def recent(self) -> Floats:
         """The events that a look judges by."""
         return self.latest(RECENT // max(1, len(self)))
+
+    def recent_weights(self) -> Floats:
+        """What each of them weighs."""
+        return self.latest_weights(RECENT // max(1, len(self)))
 
     # ---------------------------------------------------------------- trees
 
@@ -110,8 +123,14 @@ class Shards(dict[Hashable, Shard]):
 
     def present_tree(self) -> SummaryTree:
         """One tree of all shards, to read: where the stream has drifted, its leaves weigh what they weigh of late."""
+        return self.present()[0]
+
+    def present(self) -> tuple[SummaryTree, bool]:
+        """That tree, and whether the stream has drifted."""
         tree = self.merged_tree()
-        return as_of_now(tree, self.latest(), self.latest_weights()) if self.changing(tree) else tree
+        if not self.changing(tree):
+            return tree, False
+        return as_of_now(tree, self.latest(), self.latest_weights()), True
 
 
 def shard_seed(seed: int, key: Hashable) -> int:

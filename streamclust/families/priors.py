@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import NamedTuple, get_args
 
 import numpy as np
-from scipy.spatial import cKDTree
 
 from streamclust._kernels.neighbours import closest_neighbours
 from streamclust._kernels.types import Floats, Ints
@@ -81,6 +80,8 @@ def mean_squared_neighbour(points: Floats) -> float:
     points = points[spread_indices(len(points), MOST_POINTS)]
     if len(points) < 2:
         return 0.0
+    from scipy.spatial import cKDTree  # slow to import, and not needed to start from a checkpoint
+
     distance = cKDTree(points).query(points, k=2)[0][:, 1]
     apart = distance[distance > 0]
     return float(np.mean(apart**2)) if len(apart) else 0.0

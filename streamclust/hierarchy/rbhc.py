@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.cluster import KMeans
 
 from streamclust._kernels import hierarchy as kernels
 from streamclust._kernels.types import Floats
@@ -66,6 +65,8 @@ def threshold_rule(family: Any, moments: Moments, rough_guess: int = 10, seed: i
     k = min(round(FINER * rough_guess), distinct)
     if k < 2:
         return np.inf
+    from sklearn.cluster import KMeans  # takes as long to import as all the rest
+
     means = KMeans(k, n_init=1, random_state=seed)
     labels = means.fit_predict(rows.mean - rows.mean.mean(axis=0), sample_weight=rows.weight)
     labels = np.unique(labels, return_inverse=True)[1]

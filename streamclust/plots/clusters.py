@@ -1,25 +1,85 @@
-"""Clusters as ellipses."""
+"""Clusters as ellipses or, where they have no spread of their own, as a table of their means."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from streamclust.moments import Moments
-from streamclust.plots.drawing import ellipses, new_axes
+from streamclust.plots.drawing import colour, ellipses, halo, name_axes, new_axes, on
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+LABELLED = 60
+"""So many clusters carry their ids, at most."""
+COLUMNS = 40
+"""So many features carry their names, at most."""
 
 
 def plot_clusters(
     clusters: Moments,
     features: tuple[int, int] = (0, 1),
     ax: Axes | None = None,
+    *,
+    ids: Sequence[int] | None = None,
+    events: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+    names: Sequence[Hashable] | None = None,
     **style: Any,  # noqa: ANN401
 ) -> Axes:
-    """Clusters over two features: each an ellipse of two deviations about its mean."""
+    """Clusters over two features: each an ellipse of two deviations about its mean, in the colour of its id.
+
+    ids: by default their numbers. events: points to draw below, in the colours of `labels`, their ids, or grey.
+    names: of the features. Keywords go to the ellipses. Clusters of a family without a spread (multinomial,
+    Bernoulli, Poisson) become a table: a row for each cluster, a column for each feature, darker where the mean is
+    higher.
+    """
+    if len(clusters) == 0:
+        raise ValueError("there is nothing to draw: there are no clusters")
+    ids = list(range(len(clusters))) if ids is None else [int(i) for i in ids]
+    if len(ids) != len(clusters):
+        raise ValueError(f"{len(clusters)} clusters need as many ids, got {len(ids)}")
+    if clusters.kind == "none":
+        return _table(ax or new_axes(), clusters, ids, names, style)
+    shades = [colour(i) for i in ids]
     ax = ax or new_axes()
+    ellipses(ax, clusters, features, {"edgecolors": shades, "linewidths": 1.6, "zorder": 3} | style)
     means = clusters.mean[:, list(features)]
-    ellipses(ax, clusters, features, {"edgecolors": "crimson", "linewidths": 1.8, "zorder": 3} | style)
-    ax.scatter(means[:, 0], means[:, 1], marker="+", color="crimson", zorder=3)
+    ax.scatter(means[:, 0], means[:, 1], marker="+", color=shades, zorder=3)
+    for i, mean in zip(ids, means, strict=True) if len(ids) <= LABELLED else ():
+        ax.annotate(
+            str(i), mean, xytext=(3, 3), textcoords="offset points", fontsize=11, path_effects=halo(), zorder=4,
+        )  # fmt: skip
+    if events is not None:
+        points = np.asarray(events, dtype=float)[:, list(features)]
+        own: Any = "0.75" if labels is None else [colour(int(i)) for i in np.asarray(labels)]
+        ax.scatter(points[:, 0], points[:, 1], s=4, c=own, linewidths=0, alpha=0.5, zorder=1, rasterized=True)
+    name_axes(ax, features, names)
+    return ax
+
+
+def _table(
+    ax: Axes, clusters: Moments, ids: list[int], names: Sequence[Hashable] | None, style: dict[str, Any]
+) -> Axes:
+    """The mean of each cluster in each feature, the heaviest cluster at the top."""
+    rows = np.argsort(-clusters.weight, kind="stable")
+    share = clusters.weight / clusters.weight.sum()
+    n = clusters.n_features
+    options: dict[str, Any] = {"cmap": "Blues", "aspect": "auto", "vmin": 0.0}
+    shown = ax.imshow(clusters.mean[rows], **(options | style))
+    ax.set_yticks(range(len(rows)), [f"{ids[k]} ({share[k]:.0%})" for k in rows])
+    for tick, k in zip(ax.get_yticklabels(), rows, strict=True):
+        tick.set(
+            color=on(colour(ids[k])), bbox={"facecolor": colour(ids[k]), "edgecolor": "none", "pad": 2.5}
+        )
+    if n <= COLUMNS:
+        ax.set_xticks(range(n), [str(name) for name in names or range(n)], rotation=90 if names else 0)
+    ax.set(xlabel="" if names else "feature", ylabel="cluster (share)")
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    ax.figure.colorbar(shown, ax=ax, label="mean", shrink=0.8)
     return ax

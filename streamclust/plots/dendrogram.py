@@ -9,7 +9,7 @@ import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.hierarchy import Dendrogram
-from streamclust.plots.drawing import new_axes
+from streamclust.plots.drawing import colour, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 READABLE = 40
 """Ticks are written under at most so many branches."""
 SHADE = "0.6"
-PALETTE = "tab10"
 
 
 def plot_dendrogram(
@@ -29,7 +28,7 @@ def plot_dendrogram(
     ax: Axes | None = None,
     **style: Any,  # noqa: ANN401
 ) -> Axes:
-    """The top of a hierarchy, its clusters coloured and the cut drawn as a dashed line.
+    """The top of a hierarchy, its clusters coloured (by their ids where they are published) and the cut dashed.
 
     k or cost: where to cut; by default where the method stops, if it says. show: how many branches at most;
     what lies below is one branch, marked by its weight. names: of the leaves. Keywords go to the lines.
@@ -43,7 +42,10 @@ def plot_dendrogram(
     height = np.concatenate([np.zeros(n), dendrogram.drawn_height])
     place = _places(dendrogram.children, order)
     drawn = np.flatnonzero(place >= 0)
-    _draw_brackets(ax, dendrogram.children, height, place, drawn[drawn >= n], order, tops, style)
+    ids = dendrogram.ids[tops]
+    named = ids if (ids >= 0).all() else np.arange(len(tops))
+    owner = _owners(dendrogram.children, tops, named)
+    _draw_brackets(ax, dendrogram.children, height, place, drawn[drawn >= n], order, owner, style)
     if 1 < len(tops) < n:
         level = (height[2 * n - 1 - len(tops)] + height[2 * n - len(tops)]) / 2
         ax.axhline(level, color="0.4", linewidth=0.8, linestyle="--", zorder=1)
@@ -51,10 +53,11 @@ def plot_dendrogram(
     ax.set(
         xlim=(-0.5, len(order) - 0.5),
         ylabel="height",
-        title=f"{n} leaves of weight {dendrogram.leaves.weight.sum():g}, {dendrogram.method}"
+        title=f"{n} leaves of weight {figure(dendrogram.leaves.weight.sum())}, {dendrogram.method}"
         + (f", {len(tops)} clusters" if known else ""),
     )
     ax.set_ylim(bottom=0.0)
+    ax.yaxis.set_major_formatter(lambda value, _: figure(value))
     for side in ("top", "right", "bottom"):
         ax.spines[side].set_visible(False)
     return ax
@@ -85,22 +88,21 @@ def _places(children: Ints, order: list[int]) -> Floats:
     return place
 
 
-def _colours(children: Ints, tops: Ints) -> Ints:
-    """Which cluster each node belongs to; -1 above all of them."""
+def _owners(children: Ints, tops: Ints, named: Ints) -> Ints:
+    """Which cluster each node belongs to, by name; -1 above all of them."""
     n = len(children) + 1
-    colour = np.full(2 * n - 1, -1)
-    colour[tops] = np.arange(len(tops))
+    owner = np.full(2 * n - 1, -1)
+    owner[tops] = named
     for t in range(n - 2, -1, -1):
-        if colour[n + t] >= 0:
-            colour[children[t]] = colour[n + t]
-    return colour
+        if owner[n + t] >= 0:
+            owner[children[t]] = owner[n + t]
+    return owner
 
 
 def _draw_brackets(
-    ax: Axes, children: Ints, height: Floats, place: Floats, merges: Ints, order: list[int], tops: Ints,
+    ax: Axes, children: Ints, height: Floats, place: Floats, merges: Ints, order: list[int], owner: Ints,
     style: dict[str, Any],
 ) -> None:  # fmt: skip
-    from matplotlib import colormaps
     from matplotlib.collections import LineCollection
 
     n = len(children) + 1
@@ -111,9 +113,7 @@ def _draw_brackets(
     x = np.column_stack([place[left], place[left], place[right], place[right]])
     foot_left, foot_right = _feet(height, ends, left), _feet(height, ends, right)
     y = np.column_stack([foot_left, height[merges], height[merges], foot_right])
-    colour = _colours(children, tops)[merges]
-    palette = colormaps[PALETTE]
-    shades = [palette(c % palette.N) if c >= 0 else SHADE for c in colour]
+    shades = [colour(c) if c >= 0 else SHADE for c in owner[merges].tolist()]
     options: dict[str, Any] = {"colors": shades, "linewidths": 1.0, "zorder": 2} | style
     ax.add_collection(LineCollection(list(np.stack([x, y], axis=2)), **options))
     ax.set_ylim(0.0, 1.05 * float(height[-1]) if height[-1] > 0 else 1.0)
@@ -133,7 +133,7 @@ def _name_branches(
         ticks = [
             (names[node] if names is not None else str(node))
             if node < n
-            else f"({dendrogram.weight[node]:.4g})"
+            else f"({figure(dendrogram.weight[node])})"
             for node in order
         ]
         ax.set_xticks(range(len(order)), ticks, rotation=90)
@@ -141,8 +141,21 @@ def _name_branches(
         ax.set_xticks([])
     published = [node for node in tops if dendrogram.ids[node] >= 0 and place[node] >= 0]
     height = np.concatenate([np.zeros(n), dendrogram.drawn_height])
-    for node in published if len(published) <= READABLE else []:
+    last, raised = -np.inf, False
+    for node in sorted(published, key=lambda node: place[node]) if len(published) <= READABLE else []:
+        raised = not raised and place[node] - last < 0.03 * len(order)  # above a neighbour that is too near
+        last = place[node]
         ax.annotate(
-            str(dendrogram.ids[node]), (place[node], height[node]), xytext=(0, 4), textcoords="offset points",
-            ha="center", fontsize=8, bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "0.7", "lw": 0.5},
+            str(dendrogram.ids[node]), (place[node], height[node]), xytext=(0, 18 if raised else 4),
+            textcoords="offset points", ha="center", fontsize=8,
+            bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "0.7", "lw": 0.5},
         )  # fmt: skip
+
+
+def figure(value: float) -> str:
+    """A number as people write it: whole from a hundred on, three digits below.
+
+    >>> figure(15384.6), figure(0.012345)
+    ('15,385', '0.0123')
+    """
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

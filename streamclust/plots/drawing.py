@@ -1,11 +1,13 @@
-"""What the pictures share: axes and ellipses."""
+"""What the pictures share: axes, colours and ellipses."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streamclust._kernels.types import Floats
 from streamclust.moments import Moments
 
 if TYPE_CHECKING:
@@ -14,30 +16,93 @@ if TYPE_CHECKING:
 
 DEVIATIONS = 2.0
 """An ellipse reaches so many standard deviations."""
+PALETTE = (
+    "#332288", "#88ccee", "#44aa99", "#117733", "#999933", "#ddcc77", "#cc6677", "#882255", "#aa4499",
+)  # fmt: skip
+"""Paul Tol's muted colours, which those who confuse red and green tell apart."""
+TINTS = (0.0, 0.35, 0.6)
+"""Each colour comes again so much nearer to white."""
+GREY = "#bbbbbb"
+
+Colour = tuple[float, float, float]
 
 
-def new_axes() -> Axes:
-    """Axes of a new figure."""
+def new_axes(width: float = 9.0, height: float = 7.0) -> Axes:
+    """Axes of a new figure of pyplot's."""
     from matplotlib import pyplot
 
-    return pyplot.subplots(figsize=(9, 7), layout="constrained")[1]
+    return pyplot.subplots(figsize=(width, height), layout="constrained")[1]
+
+
+def colour(cluster: int) -> Colour:
+    """The colour of a cluster, by its id: the same in every picture; grey for what has none."""
+    from matplotlib.colors import to_rgb
+
+    if cluster < 0:
+        return to_rgb(GREY)
+    tint = TINTS[cluster // len(PALETTE) % len(TINTS)]
+    red, green, blue = (part + tint * (1.0 - part) for part in to_rgb(PALETTE[cluster % len(PALETTE)]))
+    return red, green, blue
+
+
+def on(ground: Colour) -> str:
+    """Black or white, whichever is easier to read on a ground (relative luminance, WCAG 2.1)."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in ground]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return "white" if luminance < 0.179 else "black"
+
+
+def halo() -> list[Any]:
+    """Text with a white rim, legible on anything."""
+    from matplotlib.patheffects import withStroke
+
+    return [withStroke(linewidth=2.5, foreground="white")]
+
+
+def name_axes(ax: Axes, features: tuple[int, int], names: Sequence[Hashable] | None = None) -> None:
+    """Write which features the axes are."""
+    first, second = ((f if names is None else names[f]) for f in features)
+    ax.set(xlabel=_spoken(first), ylabel=_spoken(second))
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+
+
+def _spoken(name: Hashable) -> str:
+    """A feature's name; one that is but a number needs a word."""
+    return f"feature {name}" if isinstance(name, int) else str(name)
 
 
 def ellipses(ax: Axes, rows: Moments, features: tuple[int, int], style: dict[str, Any]) -> EllipseCollection:
     """Each row's ellipse over two features."""
     from matplotlib.collections import EllipseCollection
 
-    if rows.kind not in ("full", "diagonal"):
-        raise ValueError(f"ellipses need a full or diagonal scatter, these rows keep {rows.kind}")
-    pair = list(features)
-    kept = rows.covariance[:, pair]
-    variance, axes = np.linalg.eigh(kept[:, :, pair] if rows.kind == "full" else kept[:, :, None] * np.eye(2))
+    if rows.kind == "none":
+        raise ValueError("ellipses need rows that keep a scatter, these keep none")
+    pair = check_features(features, rows.n_features)
+    variance, axes = np.linalg.eigh(plane(rows, pair))
     size = 2 * DEVIATIONS * np.sqrt(np.maximum(variance, 0.0))
     angle = np.degrees(np.arctan2(axes[:, 1, 1], axes[:, 0, 1]))
     drawn = EllipseCollection(
         size[:, 1], size[:, 0], angle, units="xy", offsets=rows.mean[:, pair], offset_transform=ax.transData,
-        facecolors="none", **style,
+        **({"facecolors": "none"} | style),
     )  # fmt: skip
     ax.add_collection(drawn)
     ax.autoscale_view()
     return drawn
+
+
+def check_features(features: tuple[int, int], n_features: int) -> list[int]:
+    """Two columns that there are."""
+    pair = [int(f) for f in features]
+    if len(pair) != 2 or not all(-n_features <= f < n_features for f in pair):
+        raise ValueError(f"a picture needs two of the {n_features} features, got {tuple(features)}")
+    return pair
+
+
+def plane(rows: Moments, pair: list[int]) -> Floats:
+    """Each row's covariance over two features, rows x 2 x 2."""
+    kept = rows.covariance
+    if rows.kind == "full":
+        return np.asarray(kept[:, pair][:, :, pair])
+    kept = kept[:, pair] if rows.kind == "diagonal" else np.repeat(kept[:, None], 2, axis=1)
+    return np.asarray(kept[:, :, None] * np.eye(2))

@@ -11,7 +11,7 @@ import numpy as np
 from streamclust._kernels.types import Floats
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, SubFigure
 
 ACROSS = 6
 """Pictures beside each other, at most."""
@@ -19,28 +19,29 @@ ACROSS = 6
 
 def plot_features(
     features: Floats,
-    share: Floats | None = None,
+    share: Sequence[float] | Floats | None = None,
     shape: tuple[int, int] | None = None,
     names: Sequence[str] | None = None,
-) -> Figure:
+    figure: Figure | SubFigure | None = None,
+) -> Figure | SubFigure:
     """Draw the features (K, D): each an image of `shape` (height, width), or a row of bars.
 
     All share one scale, with zero in the middle: what a feature adds is red, what it takes away blue. `share` is the
-    part of the events that has each.
+    part of the events that has each. `figure` is drawn on, one of pyplot's by default.
     """
-    from matplotlib import pyplot
-
     features = np.asarray(features, dtype=float)
     if features.ndim != 2 or len(features) == 0:
         raise ValueError("there is nothing to draw: no features were found")
     if shape is not None and math.prod(shape) != features.shape[1]:
         raise ValueError(f"features of {features.shape[1]} columns are no images of shape {shape}")
     k = len(features)
+    for what, given in (("names", names), ("shares", share)):
+        if given is not None and len(given) != k:
+            raise ValueError(f"{k} features need as many {what}, got {len(given)}")
     across = min(k, ACROSS)
     down = math.ceil(k / across)
-    figure, axes = pyplot.subplots(
-        down, across, figsize=(2.2 * across, 2.5 * down), layout="constrained", squeeze=False
-    )
+    figure = figure or _new_figure(2.2 * across, 2.5 * down)
+    axes = figure.subplots(down, across, squeeze=False)
     reach = float(np.abs(features).max()) or 1.0
     image = None
     for i, ax in enumerate(axes.flat):
@@ -60,3 +61,9 @@ def plot_features(
     if image is not None:
         figure.colorbar(image, ax=axes, shrink=0.7)
     return figure
+
+
+def _new_figure(width: float, height: float) -> Figure:
+    from matplotlib import pyplot
+
+    return pyplot.figure(figsize=(width, height), layout="constrained")

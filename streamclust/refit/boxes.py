@@ -130,7 +130,7 @@ def iterate(space: Space, fit: Fit, tolerance: float) -> Generator[Fit, None, Fi
 
 
 def refine(space: Space, tree: Tree, fit: Fit) -> tuple[Fit, float]:
-    """The boxes whose opening gains most are opened; also what opening all boxes would gain.
+    """The boxes whose opening gains most are opened [chunky EM section 3.2.2]; also what opening all would gain.
 
     The gain is the difference between a box's F_b and those of its children, each at its optimal shared
     responsibilities: never negative.

@@ -11,7 +11,7 @@ from streamclust._kernels.types import Bools, Floats
 from streamclust.refit.allocating import nearest_features
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, SubFigure
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +70,11 @@ class FeatureAllocation:
             ],
         }
 
-    def plot(self, shape: tuple[int, int] | None = None) -> Figure:
-        """Draw each feature: as an image of `shape` (height, width), or as bars."""
+    def plot(self, shape: tuple[int, int] | None = None, **options: Any) -> Figure | SubFigure:  # noqa: ANN401
+        """Each feature as an image of `shape` (height, width), or as bars: see `streamclust.plots.plot_features`."""
         from streamclust.plots import plot_features
 
-        return plot_features(self.A, self.counts / self.weights.sum(), shape)
+        return plot_features(self.A, self.counts / self.weights.sum(), shape, **options)
 
     def __repr__(self) -> str:
         return (

@@ -66,14 +66,11 @@ class MeansPartition:
             "clusters": [{"weight": w, "mean": m} for w, m in rows],
         }
 
-    def plot(self, features: tuple[int, int] = (0, 1), ax: Axes | None = None) -> Axes:
-        """Draw the clusters over two features, as circles of their mean spread."""
+    def plot(self, **options: Any) -> Axes:  # noqa: ANN401
+        """The clusters over two features, as circles of their mean spread: see `streamclust.plots.plot_clusters`."""
         from streamclust.plots import plot_clusters
 
-        spread = np.repeat(
-            self.clusters.scatter[:, None] / self.clusters.n_features, self.means.shape[1], axis=1
-        )
-        return plot_clusters(Moments(self.clusters.weight, self.means, spread, "diagonal"), features, ax)
+        return plot_clusters(self.clusters, **options)
 
     def __repr__(self) -> str:
         return (

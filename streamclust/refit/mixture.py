@@ -140,12 +140,8 @@ class Mixture:
         )
         return f"<table><caption>{self!r}</caption><tr><th>component<th>weight<th>mean</tr>{rows}</table>"
 
-    def plot(self, features: tuple[int, int] = (0, 1), ax: Axes | None = None, **style: Any) -> Axes:  # noqa: ANN401
-        """The components over two features: each an ellipse of two deviations about its mean."""
+    def plot(self, **options: Any) -> Axes:  # noqa: ANN401
+        """The components over two features: see `streamclust.plots.plot_clusters`."""
         from streamclust.plots import plot_clusters
 
-        clusters = self.clusters
-        if clusters.kind == "scalar":
-            share = np.repeat(clusters.scatter[:, None] / clusters.n_features, clusters.n_features, axis=1)
-            clusters = Moments(clusters.weight, clusters.mean, share, "diagonal")
-        return plot_clusters(clusters, features, ax, **style)
+        return plot_clusters(self.clusters, **options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import logsumexp
@@ -12,6 +12,9 @@ from scipy.special import logsumexp
 from streamclust._kernels.types import Floats, Ints
 from streamclust.families import Infinite, Mixture
 from streamclust.moments import Moments
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 CHUNK_NUMBERS = 8_000_000
 """Points are priced in chunks of about so many numbers of cost: memory stays bounded."""
@@ -101,6 +104,12 @@ class Partition:
             "free_energy": self.free_energy,
             "clusters": rows,
         }
+
+    def plot(self, **options: Any) -> Axes:  # noqa: ANN401
+        """The clusters over two features: see `streamclust.plots.plot_clusters`."""
+        from streamclust.plots import plot_clusters
+
+        return plot_clusters(self.clusters, **options)
 
     def __repr__(self) -> str:
         return (

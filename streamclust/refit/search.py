@@ -76,6 +76,8 @@ def iterate(state: Labelling, stage: str, limit: int = LONGEST) -> Steps:
 def coordinates(problem: Problem) -> Floats:
     """Rows where Euclidean distance means something to the family: what k-means++ measures in."""
     x, name = problem.rows.mean, problem.family.name
+    if name in ("multinomial", "poisson"):
+        x = np.maximum(x, 0.0)  # the mean of a leaf's counts may be a rounding below
     if name == "multinomial":  # Hellinger distance between proportions
         total = x.sum(axis=1, keepdims=True)
         return np.sqrt(x / np.where(total > 0, total, 1.0))

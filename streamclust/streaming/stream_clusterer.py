@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,9 +26,12 @@ from streamclust.engine import Engine, Model, Settings
 from streamclust.engine.model import Assignment
 from streamclust.hierarchy.agglomerate import MethodName
 from streamclust.hierarchy.dendrogram import Dendrogram
-from streamclust.lineage import Change
+from streamclust.lineage import Change, Lineage
 from streamclust.schema import Missing, Schema
 from streamclust.streaming.intake import Intake, Invalid
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -343,6 +346,11 @@ class StreamClusterer(base.Clusterer):
         return list(self._engine.lineage)
 
     @property
+    def lineage(self) -> Lineage:
+        """The lives of the clusters: iterates over `events`, has `history`, the shares over time, and `plot()`."""
+        return self._engine.lineage
+
+    @property
     def feature_names(self) -> tuple[Hashable, ...]:
         """The features seen so far, in the order of their columns."""
         return self._schema.names
@@ -397,6 +405,29 @@ class StreamClusterer(base.Clusterer):
         return model
 
     # ---------------------------------------------------------------- for people
+
+    def plot(self, features: tuple[Hashable, Hashable] | None = None, **options: Any) -> Axes:  # noqa: ANN401
+        """The clusters and the latest events over two features, given by name: see `streamclust.plots.plot_clusters`.
+
+        `lineage.plot()` draws what became of the clusters, `snapshot().plot()` their hierarchy.
+        """
+        from streamclust.plots import plot_clusters
+
+        self._intake.flush()
+        if self.model is None:
+            raise ValueError("there is nothing to draw: learn at least one event first")
+        names = self.feature_names
+        if features is not None and not set(features) <= set(names):
+            raise ValueError(f"features must be two of {list(names)}, got {tuple(features)}")
+        latest = self._engine.shards.latest()
+        shown: dict[str, Any] = {
+            "features": (0, 1) if features is None else tuple(map(names.index, features)),
+            "ids": self.model.names,
+            "events": latest,
+            "labels": self.model.predict(latest),
+            "names": names,
+        }
+        return plot_clusters(self._engine.clusters(), **(shown | options))
 
     def _repr_html_(self) -> str:
         rows = "".join(

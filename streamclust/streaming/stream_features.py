@@ -223,13 +223,13 @@ class StreamFeatures(base.MiniBatchTransformer):
         """How many values were imputed so far, of events whose block is learnt."""
         return self._stream.n_missing
 
-    def plot(self, shape: tuple[int, int] | None = None) -> Any:  # noqa: ANN401
-        """Draw each feature: as an image of `shape` (height, width), or as bars."""
+    def plot(self, shape: tuple[int, int] | None = None, **options: Any) -> Any:  # noqa: ANN401
+        """Each feature as an image of `shape` (height, width), or as bars: see `streamclust.plots.plot_features`."""
         from streamclust.plots import plot_features
 
         stream = self._stream
         share = stream.G.diagonal() / stream.weight if len(stream.A) else np.zeros(0)
-        return plot_features(stream.A, share, shape, [f"feature {i}" for i in stream.ids.tolist()])
+        return plot_features(stream.A, share, shape, [f"feature {i}" for i in stream.ids.tolist()], **options)
 
     # ---------------------------------------------------------------- saving
 

@@ -13,6 +13,7 @@ from streamclust._kernels.types import Floats, Ints
 
 FIRST_CAPACITY = 64
 
+PER_NODE = ("child", "parent", "axis", "direction", "threshold")
 PER_SLOT = (
     "weight", "mean", "scatter", "spread", "lo", "hi", "gain", "gain_spread",
     "points", "point_weight", "key", "count", "cutoff",

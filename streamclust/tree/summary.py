@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,17 +18,16 @@ from streamclust._kernels.tree import (
     LANDMARK,
     LEAVES,
     NOW,
-    Tree,
     descend_rows,
-    rescale,
     sample_masses,
 )
-from streamclust._kernels.tree_learn import PERIOD, insert_rows, merge_leaves, sum_nodes
-from streamclust._kernels.tree_swap import SWAPS, dissolve_least, swap_leaves
+from streamclust._kernels.tree_learn import PERIOD, insert_rows, sum_nodes
+from streamclust._kernels.tree_swap import SWAPS, swap_leaves
 from streamclust._kernels.types import Floats, Ints
 from streamclust.moments import Moments, Scatter, scatter_width
 from streamclust.tree import storage
 from streamclust.tree.balance import rebalance
+from streamclust.tree.merging import UNLIMITED, aligned, of_all_events, of_all_leaves
 from streamclust.tree.rows import (
     check_links,
     check_positive,
@@ -38,8 +37,10 @@ from streamclust.tree.rows import (
     whole_number,
 )
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 Split = Literal["principal", "widest"]
-UNLIMITED = 2**62
 
 
 def generator(seed: int, draws: int = 0) -> np.random.Generator:
@@ -174,38 +175,23 @@ class SummaryTree:
                 tree = self._tree = storage.grow(tree, self._limit)
         self._forget_sums()
 
-    def merge(self, other: SummaryTree) -> None:
-        """Learn everything another tree has learnt. Totals are exact, whatever the order of merging.
+    def merge(self, *others: SummaryTree) -> None:
+        """Learn everything other trees have learnt. Totals are exact, whatever the order of merging.
 
-        By event time, both trees keep their clocks; by event count, both are taken to be at the present.
+        Several at once make a better tree than one after the other, in less time. By event time, all trees keep their
+        clocks; by event count, all are taken to be at the present.
         """
-        self._check_mergeable(other)
-        if other.n_events == 0:
+        for i, other in enumerate(others):
+            self._check_mergeable(other, others[:i])
+        learnt = [tree for tree in (self, *others) if tree.n_events]
+        if learnt in ([], [self]):
             return
-        if self.n_events == 0:
-            self._timed = other._timed
-            self._tree = self._fit_to_limit(storage.copy(other._tree))
-            self._forget_sums()
-            return
-        # The larger tree gives the shape, unless it is an exact one: those have only points to insert.
-        theirs_is_base = other.n_leaves > self.n_leaves and (
-            other.max_leaves is not None or self.max_leaves is None
-        )
-        base, source = (other._tree, self._tree) if theirs_is_base else (self._tree, other._tree)
-        base = storage.copy(base)
-        base.counts[EVENTS] = self.n_events + other.n_events
-        factor = self._align(base, source)
-        shift = source.origin - base.origin
-        done, last = 0, len(source.node)
-        while True:
-            done = merge_leaves(base, source, done, shift, factor, self._limit, self.split == "principal")
-            if base.counts[DEEP] >= 0:
-                rebalance(base)
-            if done == last:
-                break
-            if base.counts[FREE_SLOTS] < self.leaf_size:
-                base = storage.grow(base, UNLIMITED)
-        self._tree = self._fit_to_limit(base)
+        self._timed = learnt[0]._timed
+        parts = aligned([tree._tree for tree in learnt], self.half_life, bool(self._timed))
+        if self.max_leaves is None:
+            self._tree = of_all_events(parts, self.split == "principal")
+        else:
+            self._tree = of_all_leaves(parts, self.max_leaves, self.split == "principal")
         self._forget_sums()
 
     def copy(self) -> SummaryTree:
@@ -242,39 +228,17 @@ class SummaryTree:
         filled[~known] = (means[nearest] + self._tree.origin)[~known]
         return filled
 
-    def _fit_to_limit(self, tree: Tree) -> Tree:
-        """The tree with arrays of this tree's size, and at most as many leaves; what is uneven settles."""
-        if self.max_leaves is None:
-            return tree
-        while len(tree.node) < self.max_leaves:
-            tree = storage.grow(tree, self._limit)
-        dissolve_least(tree, self.max_leaves)
-        swap_leaves(tree, self.max_leaves, self.split == "principal", 2 * self.max_leaves)
-        if tree.counts[DEEP] >= 0:
-            rebalance(tree)
-        return storage.shrink(tree, self.max_leaves)
-
-    def _align(self, base: Tree, source: Tree) -> float:
-        """Bring `base` to the later of two landmarks; returns what the source's weights count there."""
-        if self.half_life is None:
-            return 1.0
-        if not self._timed:
-            ages = [tree.clock[NOW] - tree.clock[LANDMARK] for tree in (base, source)]
-            return float(2.0 ** ((ages[0] - ages[1]) / self.half_life))
-        ahead = float(source.clock[LANDMARK] - base.clock[LANDMARK])
-        base.clock[NOW] = max(base.clock[NOW], source.clock[NOW])
-        if ahead > 0:
-            rescale(base, 2.0 ** -min(ahead / self.half_life, 1000.0))
-            base.clock[LANDMARK] = source.clock[LANDMARK]
-            return 1.0
-        return float(2.0 ** max(ahead / self.half_life, -1000.0))
-
     # ---------------------------------------------------------------- reading
 
     @property
     def n_events(self) -> int:
         """How many events were learnt."""
         return int(self._tree.counts[EVENTS])
+
+    @property
+    def timed(self) -> bool:
+        """Whether events came with times."""
+        return bool(self._timed)
 
     @property
     def n_leaves(self) -> int:
@@ -469,6 +433,12 @@ class SummaryTree:
 
     # ---------------------------------------------------------------- for people
 
+    def plot(self, **options: Any) -> Axes:  # noqa: ANN401
+        """The leaves over two features: see `streamclust.plots.plot_tree`."""
+        from streamclust.plots import plot_tree
+
+        return plot_tree(self, **options)
+
     def __repr__(self) -> str:
         bound = "unlimited" if self.max_leaves is None else f"at most {self.max_leaves}"
         memory = "" if self.half_life is None else f", half-life {self.half_life:g}"
@@ -486,7 +456,7 @@ class SummaryTree:
             kind = "event times" if self._timed else "event counts"
             raise ValueError(f"this tree forgets by {kind}: give every batch a time, or none")
 
-    def _check_mergeable(self, other: SummaryTree) -> None:
+    def _check_mergeable(self, other: SummaryTree, before: Sequence[SummaryTree]) -> None:
         if not isinstance(other, SummaryTree):
             raise ValueError(f"only a SummaryTree can be merged, got {type(other).__name__}")
         for what in ("n_features", "scatter", "half_life", "leaf_size"):
@@ -497,6 +467,8 @@ class SummaryTree:
             raise ValueError("cannot merge a tree that forgets by event times with one that counts events")
         if other is self:
             raise ValueError("cannot merge a tree with itself: its events would count twice")
+        if any(other is tree for tree in before):
+            raise ValueError("cannot merge the same tree twice: its events would count twice")
         if self.max_leaves is None and np.any(np.isfinite(other._tree.cutoff[other._tree.node >= 0])):
             raise ValueError(
                 "an exact tree (max_leaves=None) cannot take a tree that has let events go; "

@@ -67,6 +67,18 @@ def test_the_present_weighs_leaves_by_the_latest_events():
 # ---------------------------------------------------------------- births
 
 
+@pytest.mark.compiled
+def test_the_present_of_what_forgets_is_no_older_than_its_memory():
+    rng = np.random.default_rng(0)
+    late = np.arange(6000) >= 3000
+    labels = np.where(late, rng.random(6000) < 0.75, rng.random(6000) < 0.1)
+    engine = Engine(1, Settings(half_life=300.0, background=False))
+    engine.learn(rng.normal(size=(6000, 1)) + 9.0 * labels[:, None])
+    kept = np.exp2(-np.arange(6000)[::-1] / 300.0)
+    shares = engine.clusters().weight / engine.clusters().weight.sum()
+    assert shares.max() == pytest.approx(kept[labels].sum() / kept.sum(), abs=0.05)
+
+
 @pytest.fixture
 def engine():
     rng = np.random.default_rng(0)

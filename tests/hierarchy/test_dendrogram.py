@@ -3,6 +3,7 @@
 import re
 
 import matplotlib
+import networkx
 import numpy as np
 import pytest
 
@@ -60,7 +61,6 @@ def test_newick_is_a_tree_with_these_lengths(tree):
 
 
 def test_networkx(tree):
-    networkx = pytest.importorskip("networkx")
     graph = tree.to_networkx()
     assert networkx.is_arborescence(graph)
     assert graph.nodes[8]["weight"] == 5.0

@@ -3,8 +3,10 @@
 import threading
 from itertools import pairwise
 
+import matplotlib
 import numpy as np
 import pytest
+from matplotlib import pyplot
 from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 
@@ -337,10 +339,7 @@ def test_mixtures_can_be_looked_at(blobs):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_mixtures_draw_themselves(blobs, kind):
-    matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     mixture = fit_mixture(blobs[0], covariance=kind)
     ax = mixture.plot()
     assert len(ax.collections[0].get_offsets()) == 4

@@ -462,3 +462,13 @@ def test_pickles_and_copies_continue_alike(rows):
     for each in (model, again):
         each.learn_many(rows[LESS // 2 :])
     assert same(model, again)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_no_cluster_is_made_of_what_a_drifting_stream_has_left_behind(seed):
+    model = StreamClusterer()
+    batches = list(Drift(2, n_events=300_000, splits=1, seed=seed).batches(5000))
+    for rows, _ in batches:
+        model.learn_many(rows)
+    assert model.n_clusters == len(np.unique(batches[-1][1]))
+    assert set(model.predict_many(model._engine.shards.latest())) == set(model.centers)
