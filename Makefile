@@ -27,8 +27,8 @@ $(FRESH): $(RUNS) $(wildcard streamclust/_kernels/*.py)
 	@rm -f streamclust/_kernels/__pycache__/*.nb[ic]
 	@touch $@
 
-demo: $(FRESH)  ## a drifting stream: clusters found, what happens to them, and pictures
-	$(BIN)/python examples/drifting_stream.py
+demo: $(FRESH)  ## the service on a drifting stream, with its dashboard; pictures at the end
+	$(BIN)/streamclust demo $(DEMO)
 
 test: $(READY) $(FRESH)  ## every test, doctests included
 	$(BIN)/python -m pytest -n auto

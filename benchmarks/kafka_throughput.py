@@ -1,10 +1,19 @@
 """The service on Kafka, beside a consumer that only decodes and one that feeds River's KMeans, on one broker.
 
 All read the same topic of one partition from its beginning, each in a process of its own, one after the other, and
-are timed from their first record to their last. "emit" sends assignments 100 to a message, "emit singly" each in
-one of its own, "exactly-once" 100 to a message in transactions. The order changes from repeat to repeat; rates are
-medians. The broker is Apache Kafka on this machine (see tests/connectors/broker), and shares its cores with whoever
-is measured.
+are timed from their first records to their last, by the clock and by the CPU time of the process, which others on the
+machine disturb less. The order changes from repeat to repeat; figures are medians. There are two topics: an event to a
+message, and many, where all share what a message costs.
+
+    bare          kafka-python's consumer and msgspec, nothing else
+    learn         the service, learning only
+    emit          the service, which also sends the assignment of each event in a message of its own
+    emit 100      the same, 100 assignments to a message
+    exactly-once  as emit, in transactions
+    river         the bare consumer, each event learnt by River's KMeans
+
+Last, a service is stopped and started again, until it has learnt the first event from where it was.
+The broker is Apache Kafka on this machine (see tests/connectors/broker), and shares its cores with whoever is measured.
 
     python benchmarks/kafka_throughput.py               400,000 events, D = 8, 5 repeats
     python benchmarks/kafka_throughput.py --quick       100,000 events, 3 repeats
@@ -14,31 +23,72 @@ is measured.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
+import os
+import resource
 import subprocess
 import sys
 import tempfile
+import threading
 from collections import defaultdict
+from contextlib import contextmanager
 from pathlib import Path
-from time import perf_counter, process_time
+from time import clock_gettime, perf_counter, process_time, pthread_getcpuclockid, thread_time
 
 import numpy as np
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from streamclust_connectors.stats import Stats  # noqa: E402
 from tests.connectors.broker import find_broker  # noqa: E402
 from tests.connectors.cluster import Cluster  # noqa: E402
 from tests.connectors.fuzz import fuzz  # noqa: E402
 
-KINDS = ("bare", "learn", "emit", "emit singly", "exactly-once", "river")
-BUNDLE = 100
-SHARE = {"learn": 0.8, "emit": 0.5}
+ONE = ("bare", "learn", "emit", "emit 100", "exactly-once", "river")
+MANY = ("bare", "learn", "emit 100", "river")
+PER_MESSAGE = 100
+ASKED = {"learn": 0.8, "emit": 0.5, "emit 100": 0.5}
 """What the service should keep of the bare consumer's rate."""
+TIMES = 5.0
+"""How many times River's rate it should reach."""
+RESTART = 3.0
+"""Seconds in which a service should be at work again."""
+
+
+class Stopwatch:
+    """Time since it was made: by the clock, of the process, of this thread and of the client's own threads."""
+
+    def __init__(self) -> None:
+        self.start = self._now()
+
+    @staticmethod
+    def _now() -> tuple[float, float, float, float]:
+        clients = [thread.ident for thread in threading.enumerate() if thread.name.startswith("kafka")]
+        theirs = sum(clock_gettime(pthread_getcpuclockid(ident)) for ident in clients if ident is not None)
+        return perf_counter(), process_time(), thread_time(), theirs
+
+    def read(self, n: int) -> dict[str, float]:
+        """Events a second, and seconds of CPU for each."""
+        wall, cpu, loop, client = (now - then for now, then in zip(self._now(), self.start, strict=True))
+        return {"rate": n / wall, "cpu": cpu / n, "loop": loop / n, "client": client / n}
+
+
+class Split(Stats):
+    """Stages by the CPU time of the loop's thread."""
+
+    @contextmanager
+    def timed(self, stage: str):  # noqa: ANN201, D102
+        start = thread_time()
+        try:
+            yield
+        finally:
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + thread_time() - start
 
 
 def bare(address: str, topic: str, n: int, each) -> dict[str, float]:  # noqa: ANN001
-    """A consumer that decodes each record and hands it on."""
+    """A consumer that decodes each record and hands its events on."""
     import msgspec
     from kafka import KafkaConsumer, TopicPartition
 
@@ -47,22 +97,28 @@ def bare(address: str, topic: str, n: int, each) -> dict[str, float]:  # noqa: A
         max_poll_records=10_000, max_partition_fetch_bytes=4 << 20,
     )  # fmt: skip
     consumer.assign([TopicPartition(topic, 0)])
-    decode = msgspec.json.Decoder(dict[str, float]).decode
-    seen, start, cpu = 0, 0.0, 0.0
+    event = dict[str, float]
+    decode = msgspec.json.Decoder(event | list[event]).decode
+    seen, watch = 0, None
     while seen < n:
         for records in consumer.poll(timeout_ms=500).values():
-            if not seen:
-                start, cpu = perf_counter(), process_time()
+            watch = watch or Stopwatch()
             for record in records:
-                each(decode(record.value))
-            seen += len(records)
-    found = {"rate": n / (perf_counter() - start), "cpu": (process_time() - cpu) / n}
+                found = decode(record.value)
+                if type(found) is list:
+                    for one in found:
+                        each(one)
+                    seen += len(found)
+                else:
+                    each(found)
+                    seen += 1
+    found = watch.read(n)
     consumer.close()
     return found
 
 
 def served(address: str, topic: str, n: int, kind: str, group: str) -> dict[str, float]:
-    """The service: learning only, or also emitting each event's assignment."""
+    """The service."""
     from streamclust import StreamClusterer
     from streamclust_connectors.kafka import KafkaSink, KafkaSource
     from streamclust_connectors.service import Policy, Service
@@ -75,23 +131,29 @@ def served(address: str, topic: str, n: int, kind: str, group: str) -> dict[str,
         source = KafkaSource([topic], group, address)
         topics = {} if kind == "learn" else {"assignments": f"{topic}.{group}"}
         sink = KafkaSink(source, topics, group if kind == "exactly-once" else None)
-        clusterer = StreamClusterer()
-        policy = Policy(poll=0.2, assignments_per_message=1 if kind == "emit singly" else BUNDLE)
-        service = Service(source, sink, clusterer, SharedState(state), policy=policy)
-        start = cpu = waited = idle = 0.0
-        while service.stats.events < n:
-            before = service.stats.events
-            moment, used = perf_counter(), process_time()
+        policy = Policy(poll=0.2, assignments_per_message=100 if kind == "emit 100" else 1)
+        service = Service(source, sink, StreamClusterer(), SharedState(state), policy=policy)
+        service.stats = Split()
+        gc.freeze()  # as `streamclust run` does
+        poll, watch = source.poll, None
+
+        def timed_poll(seconds: float):  # noqa: ANN202
+            """From the first records on, as for the bare consumer."""
+            nonlocal watch
+            found = poll(seconds)
+            if watch is None and any(hasattr(event, "records") for event in found):
+                watch = Stopwatch()
+            return found
+
+        source.poll = timed_poll  # type: ignore[method-assign]
+        while watch is None:
+            service.stats.seconds.clear()
             service.turn()
-            if not before and service.stats.events:
-                # The bare consumer is timed from when its first records have come: so is this.
-                idle = service.stats.seconds["poll"]
-                start, cpu = moment + idle - waited, used
-            waited = service.stats.seconds.get("poll", 0.0)
+        service.stats.seconds.pop("poll")
+        while service.stats.events < n:
+            service.turn()
         service.checkpoint()
-        seconds = perf_counter() - start
-        found = {"rate": n / seconds, "cpu": (process_time() - cpu) / n}
-        service.stats.seconds["poll"] -= idle
+        found = watch.read(n)
         found |= {f"in {stage}": spent / n for stage, spent in service.stats.seconds.items()}
         source.close()
         sink.close()
@@ -99,6 +161,7 @@ def served(address: str, topic: str, n: int, kind: str, group: str) -> dict[str,
 
 
 def one(kind: str, address: str, topic: str, n: int, group: str) -> dict[str, float]:
+    """Measure one of them, in this process."""
     if kind == "bare":
         return bare(address, topic, n, lambda event: None)
     if kind == "river":
@@ -109,7 +172,7 @@ def one(kind: str, address: str, topic: str, n: int, group: str) -> dict[str, fl
 
 
 def measure(kind: str, address: str, topic: str, n: int, group: str) -> dict[str, float]:
-    """Run one consumer in a process of its own."""
+    """Measure one of them, in a process of its own."""
     command = [sys.executable, __file__, "--one", json.dumps([kind, address, topic, n, group])]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -118,6 +181,7 @@ def measure(kind: str, address: str, topic: str, n: int, group: str) -> dict[str
 
 
 def compare(n: int, d: int, repeats: int) -> None:
+    """Write the topics, measure, report."""
     import msgspec
 
     from streamclust_connectors.synthetic import Mixture
@@ -126,47 +190,117 @@ def compare(n: int, d: int, repeats: int) -> None:
         broker = find_broker(Path(directory) / "broker", fast_start=False).start()
         try:
             with Cluster(broker.address) as cluster:
-                topic = cluster.topic()
                 names = [f"x{i}" for i in range(d)]
                 rows = Mixture(d, n_clusters=8, tau=3.0, seed=1).sample(n)[0].round(6).tolist()
-                print(f"writing {n:,} events of {d} features", flush=True)
-                cluster.write(
-                    topic, [msgspec.json.encode(dict(zip(names, row, strict=True))) for row in rows]
-                )
-                found = defaultdict(list)
-                for repeat in range(repeats):
-                    order = KINDS[repeat % len(KINDS) :] + KINDS[: repeat % len(KINDS)]
-                    for kind in order:
-                        size = n // 8 if kind == "river" else n
-                        got = measure(kind, broker.address, topic, size, f"{kind}-{repeat}".replace(" ", "-"))
-                        found[kind].append(got)
-                        print(f"  repeat {repeat + 1}: {kind:<14}{got['rate']:>12,.0f} events/s", flush=True)
+                events = [dict(zip(names, row, strict=True)) for row in rows]
+                print(f"writing {n:,} events of {d} features, twice", flush=True)
+                single, many = cluster.topic("single"), cluster.topic("many")
+                cluster.write(single, map(msgspec.json.encode, events))
+                parts = (events[i : i + PER_MESSAGE] for i in range(0, n, PER_MESSAGE))
+                cluster.write(many, map(msgspec.json.encode, parts))
+                for topic, kinds, asked, what in (
+                    (single, ONE, ASKED, "one event to a message"),
+                    (many, MANY, {}, f"{PER_MESSAGE} events to a message"),
+                ):
+                    print(f"\n{what}", flush=True)
+                    report(kinds, contest(kinds, broker.address, topic, n, repeats), asked)
+                restarts(broker.address, single, Path(directory) / "state", repeats)
         finally:
             broker.stop()
-    report(found)
 
 
-def report(found: dict[str, list[dict[str, float]]]) -> None:
-    rates = {kind: [got["rate"] for got in runs] for kind, runs in found.items()}
-    base, river = np.median(rates["bare"]), np.median(rates["river"])
-    print(f"\n{'':<14}{'events/s':>12}{'range':>22}{'of bare':>10}{'x River':>10}{'CPU µs/event':>14}")
-    for kind in KINDS:
-        rate = np.median(rates[kind])
-        cpu = 1e6 * np.median([got["cpu"] for got in found[kind]])
-        span = f"{min(rates[kind]):,.0f} - {max(rates[kind]):,.0f}"
-        print(f"{kind:<14}{rate:>12,.0f}{span:>22}{rate / base:>10.0%}{rate / river:>10.1f}{cpu:>14.1f}")
-    print("\nwhere the loop spends its time, µs/event")
-    for kind in KINDS[1:-1]:
-        stages = {name for got in found[kind] for name in got if name.startswith("in ")}
-        parts = {
-            name: 1e6 * np.median([got.get(name, 0.0) for got in found[kind]]) for name in sorted(stages)
+def contest(
+    kinds: tuple[str, ...], address: str, topic: str, n: int, repeats: int
+) -> dict[str, list[dict[str, float]]]:
+    """Measure all, in turn, several times."""
+    found = defaultdict(list)
+    for repeat in range(repeats):
+        first = repeat % len(kinds)
+        for kind in kinds[first:] + kinds[:first]:
+            size = n // 8 if kind == "river" else n
+            got = measure(kind, address, topic, size, f"{kind}-{repeat}-{len(kinds)}".replace(" ", "-"))
+            found[kind].append(got)
+            print(
+                f"  repeat {repeat + 1}: {kind:<14}{got['rate']:>10,.0f} events/s, {1e6 * got['cpu']:.1f} µs of CPU"
+                f" each, load {os.getloadavg()[0]:.1f}",
+                flush=True,
+            )
+    return found
+
+
+def report(kinds: tuple[str, ...], found: dict[str, list[dict[str, float]]], asked: dict[str, float]) -> None:
+    """Rates, CPU time, what was asked for."""
+    rate = {kind: np.median([got["rate"] for got in found[kind]]) for kind in kinds}
+    cpu = {kind: np.median([got["cpu"] for got in found[kind]]) for kind in kinds}
+    print(f"\n{'':<14}{'':>10}{'by the clock':^34}   {'by CPU time':^42}")
+    print(
+        f"{'':<14}{'events/s':>10}{'range':>18}{'of bare':>8}{'x River':>8}   "
+        f"{'µs/event':>8}{'range':>14}{'of bare':>10}{'x River':>10}"
+    )
+    for kind in kinds:
+        rates, spent = ([got[name] for got in found[kind]] for name in ("rate", "cpu"))
+        print(
+            f"{kind:<14}{rate[kind]:>10,.0f}{f'{min(rates):,.0f} - {max(rates):,.0f}':>18}"
+            f"{rate[kind] / rate['bare']:>8.0%}{rate[kind] / rate['river']:>8.1f}   "
+            f"{1e6 * cpu[kind]:>8.1f}{f'{1e6 * min(spent):.1f} - {1e6 * max(spent):.1f}':>14}"
+            f"{cpu['bare'] / cpu[kind]:>10.0%}{cpu['river'] / cpu[kind]:>10.1f}"
+        )
+    print(
+        "\nCPU time by stage, µs/event; client: its calls from the loop and its threads; refit: threads of ours"
+    )
+    for kind in kinds:
+        if kind in ("bare", "river"):
+            continue
+        middle = {
+            name: 1e6 * np.median([got.get(name, 0.0) for got in found[kind]])
+            for name in sorted({name for got in found[kind] for name in got})
         }
-        print(f"{kind:<14}" + ", ".join(f"{name[3:]} {spent:.2f}" for name, spent in parts.items()))
-    for kind, share in SHARE.items():
-        got = np.median(rates[kind]) / base
-        print(f"{kind}: {got:.0%} of the bare rate, {share:.0%} asked for: {'yes' if got >= share else 'NO'}")
-    times = np.median(rates["learn"]) / river
-    print(f"learn: {times:.1f} times River's rate, 5 asked for: {'yes' if times >= 5 else 'NO'}")
+        stages = {"client": middle.pop("in poll", 0.0) + middle["client"]}
+        stages |= {name[3:]: spent for name, spent in middle.items() if name.startswith("in ")}
+        stages["refit"] = middle["cpu"] - middle["loop"] - middle["client"]
+        print(f"{kind:<14}" + ", ".join(f"{name} {spent:.2f}" for name, spent in stages.items()))
+    for kind, share in asked.items():
+        wall, time = rate[kind] / rate["bare"], cpu["bare"] / cpu[kind]
+        verdict = "yes" if wall >= share else "NO"
+        print(f"{kind}: {wall:.0%} of the bare rate ({time:.0%} by CPU), {share:.0%} asked for: {verdict}")
+    times, by_cpu = rate["learn"] / rate["river"], cpu["river"] / cpu["learn"]
+    verdict = "yes" if times >= TIMES else "NO"
+    print(f"learn: {times:.1f} times River's rate ({by_cpu:.1f} by CPU), {TIMES:.0f} asked for: {verdict}")
+
+
+def restarts(address: str, topic: str, state: Path, repeats: int) -> None:
+    """From the start of the command to the first event learnt, after a checkpoint was found."""
+    command = [
+        str(Path(sys.executable).with_name("streamclust")), "run", "--topic", topic, "--bootstrap-servers", address,
+        "--group", "restarted", "--output", "-", "--state", str(state), "--log-level", "error",
+        "--set", "kafka.group_instance_id=one", "--set", "kafka.max_poll_records=2000",
+    ]  # fmt: skip
+    print("\nrestart from a checkpoint to the first event learnt", flush=True)
+    found = []
+    for repeat in range(repeats + 1):
+        start, spent = perf_counter(), children()
+        process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        process.stdout.readline()  # an event's assignment comes out when it is learnt
+        seconds = perf_counter() - start
+        process.terminate()
+        process.stdout.read()
+        process.wait()
+        if repeat:  # the first one had no checkpoint
+            found.append(seconds)
+            print(
+                f"  {seconds:.2f} s; {children() - spent:.2f} s of CPU until stopped, load {os.getloadavg()[0]:.1f}",
+                flush=True,
+            )
+    verdict = "yes" if np.median(found) < RESTART else "NO"
+    print(
+        f"restart: {np.median(found):.2f} s ({min(found):.2f} - {max(found):.2f}), {RESTART:.0f} asked for: {verdict}"
+    )
+
+
+def children() -> float:
+    """CPU seconds of the processes started here that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ import os
 import tomllib
 from typing import get_args, get_type_hints
 
+import kafka
 import pytest
 
 from streamclust import StreamClusterer
@@ -276,7 +277,6 @@ def test_the_policy_takes_the_same_words():
 
 
 def test_what_is_passed_through_is_known_to_the_client(monkeypatch):
-    kafka = pytest.importorskip("kafka")
     monkeypatch.setenv("STREAMCLUST_KAFKA__SASL_PLAIN_PASSWORD", SECRET)
     monkeypatch.setenv("STREAMCLUST_KAFKA__SSL_PASSWORD", SECRET)
     given = {

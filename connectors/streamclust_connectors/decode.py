@@ -13,19 +13,18 @@ the message or under a path ("payload.vector"); its key, time and weight may hav
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
-from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from streamclust_connectors.fields import Fields, at, event_reader, show
 from streamclust_connectors.ports import Message, Partition, Record
+from streamclust_connectors.tables import TableReader, Unsuited
 
 __all__ = ["Decoded", "Decoder", "Failure", "Fields", "Format", "Message"]
 
@@ -37,38 +36,6 @@ READERS: dict[str, Read] = {
     "json": msgspec.json.Decoder().decode,
     "msgpack": msgspec.msgpack.Decoder().decode,
 }
-TABLES: dict[str, tuple[Read, Read]] = {
-    "json": (msgspec.json.Decoder(dict[str, float]).decode, msgspec.json.Decoder(list[float]).decode),
-    "msgpack": (
-        msgspec.msgpack.Decoder(dict[str, float]).decode,
-        msgspec.msgpack.Decoder(list[float]).decode,
-    ),
-}
-"""For each format, readers of plain events alone: objects of numbers, and arrays of numbers."""
-SHOWN = 80
-"""Reasons quote at most so many characters of what was wrong."""
-
-
-@dataclass(frozen=True)
-class Fields:
-    """Where an event's parts are, as paths with dots. What is not said is not there.
-
-    events      a list of events; without it the message is one event, or is itself a list of them
-    vector      the object or array of numbers, in the event; without it the event itself is
-    features    which members of an object count; without it all but key, time and weight
-    """
-
-    events: str | None = None
-    vector: str | None = None
-    features: tuple[str, ...] | None = None
-    key: str | None = None
-    time: str | None = None
-    weight: str | None = None
-
-    @property
-    def plain(self) -> bool:
-        """Whether a message is its vector and nothing else."""
-        return self == Fields()
 
 
 class Failure(NamedTuple):
@@ -88,8 +55,8 @@ class Decoded:
     """A mapping for each event, or a table whose columns are the names that were given."""
     records: Sequence[Record]
     """The record that each event came from."""
-    numbers: list[int] | None = None
-    """The place of each event in its record; None where each record is one event."""
+    numbers: list[int | None] | None = None
+    """The place of each event in its record, None where it is alone; None where all are."""
     keys: list[Any] | None = None
     times: list[float] | None = None
     weights: list[float] | None = None
@@ -105,7 +72,10 @@ class Decoded:
         if self.numbers is None:
             return [f"{place}{record.offset}" for record in self.records[run]]
         pairs = zip(self.records[run], self.numbers[run], strict=True)
-        return [f"{place}{record.offset}-{number}" for record, number in pairs]
+        return [
+            f"{place}{record.offset}" if number is None else f"{place}{record.offset}-{number}"
+            for record, number in pairs
+        ]
 
     def first_from(self, offset: int) -> int:
         """The place of the first event whose record is not before an offset."""
@@ -146,46 +116,47 @@ class Decoder:
                 f"format must be one of {', '.join(READERS)}, or a function of bytes; got {format!r}"
             )
         self._read = READERS[format] if isinstance(format, str) else format
-        self._tables = TABLES[format] if isinstance(format, str) and self.fields.plain else None
-        self._event = _event_reader(self.fields)
+        self._format = format if isinstance(format, str) else None
+        self._event = event_reader(self.fields)
+        self._names: Sequence[Any] = ()
+        self._table_reader: TableReader | None = None
 
     def decode(self, records: Sequence[Record], names: Sequence[Any] = ()) -> Decoded:
         """The events of some records. With `names`, the features known: a table, where every event has just those."""
-        if self._tables is not None and names:
-            rows = self._table(records, names)
-            if rows is not None:
-                return Decoded(rows, records)
-        return self._one_by_one(records)
+        table = None
+        if names and records and (reader := self._reader_of(names, records[0])) is not None:
+            table = reader.read(records)
+        if table is None:
+            return self._one_by_one(records)
+        odd = self._one_by_one(table.odd)
+        if len(odd):  # events, but with other features
+            return self._one_by_one(records)
+        keys, times, weights = table.aside
+        found = Decoded(table.rows, table.records, None, keys, times, weights, odd.failures, odd.tombstones)
+        if table.counts is not None:
+            found.records, found.numbers = spread(table.records, table.counts)
+        return found
 
-    def _table(self, records: Sequence[Record], names: Sequence[Any]) -> NDArray[np.float64] | None:
-        """A row for each record, if all of them are plain events of just these features; else None."""
-        assert self._tables is not None
-        named = not isinstance(names[0], int)
-        read = self._tables[0 if named else 1]
-        try:
-            events = [read(record.value) for record in records]  # type: ignore[arg-type]  # None is refused too
-        except Exception:  # whatever it is, reading one by one will tell
-            return None
-        if any(len(event) != len(names) for event in events):
-            return None
-        values: Any = events
-        if named:
-            values = (
-                map(itemgetter(*names), events) if len(names) > 1 else (event.values() for event in events)
-            )
-        elif list(names) != list(range(len(names))):
-            return None
-        try:
-            flat = np.fromiter(chain.from_iterable(values), dtype=float, count=len(events) * len(names))
-        except KeyError:
-            return None
-        return None if np.isnan(flat).any() else flat.reshape(len(events), len(names))
+    def _reader_of(self, names: Sequence[Any], first: Record) -> TableReader | None:
+        """The reader of events with these features, if there can be one; made when the features have changed."""
+        if self._format is not None and names != self._names:
+            self._names = names
+            try:
+                self._table_reader = TableReader(self.fields, self._format, names, self._order(names, first))
+            except Unsuited:
+                self._table_reader = None
+        return self._table_reader
+
+    def _order(self, names: Sequence[Any], record: Record) -> Sequence[Any]:
+        """The order in which a message has the features: the next ones will, too."""
+        vectors = self._one_by_one([record]).vectors
+        return list(vectors[0]) if len(vectors) and vectors[0].keys() == set(names) else names
 
     def _one_by_one(self, records: Sequence[Record]) -> Decoded:
         vectors: list[Any] = []
         sources: list[Record] = []
-        numbers: list[int] = []
-        keys, times, weights = columns = [None if path is None else list[Any]() for path in self._paths]
+        numbers: list[int | None] = []
+        keys, times, weights = columns = [None if path is None else list[Any]() for path in self.fields.aside]
         found = Decoded(vectors, sources, numbers, keys, times, weights)
         for record in records:
             if record.value is None:
@@ -202,17 +173,13 @@ class Decoder:
             for i, (vector, *values) in enumerate(events):
                 vectors.append(vector)
                 sources.append(record)
-                numbers.append(i)
+                numbers.append(i if len(events) > 1 else None)
                 for column, value in zip(columns, values, strict=True):
                     if column is not None:
                         column.append(value)
-        if not any(numbers):
+        if set(numbers) <= {None}:
             found.numbers = None
         return found
-
-    @property
-    def _paths(self) -> tuple[str | None, str | None, str | None]:
-        return self.fields.key, self.fields.time, self.fields.weight
 
     def _events(self, value: bytes) -> Iterator[tuple[dict[Any, Any], Any, float, float]]:
         """The events of one message."""
@@ -226,67 +193,9 @@ class Decoder:
         return map(self._event, content if many else [content])
 
 
-def _event_reader(fields: Fields) -> Callable[[Any], tuple[dict[Any, Any], Any, float, float]]:
-    aside = {path for path in (fields.key, fields.time, fields.weight) if path and "." not in path}
-
-    def read(event: Any) -> tuple[dict[Any, Any], Any, float, float]:  # noqa: ANN401
-        key = None if fields.key is None else at(event, fields.key)
-        time = math.nan if fields.time is None else number(event, fields.time)
-        weight = 1.0 if fields.weight is None else number(event, fields.weight)
-        vector = event if fields.vector is None else at(event, fields.vector)
-        if isinstance(vector, list):
-            vector = dict(enumerate(vector))
-        elif not isinstance(vector, dict):
-            raise TypeError(f"an event must be an object or an array of numbers, got {show(vector)}")
-        elif fields.features is not None:
-            vector = {name: vector[name] for name in fields.features if name in vector}
-        elif aside and fields.vector is None:
-            vector = {name: value for name, value in vector.items() if name not in aside}
-        for name, value in vector.items():
-            if value != value:
-                raise ValueError(f"feature {name!r} is NaN; leave it out, or send null, if it is missing")
-        return vector, key, time, weight
-
-    return read
-
-
-def at(content: Any, path: str) -> Any:  # noqa: ANN401
-    """What lies under a path with dots.
-
-    >>> at({"a": {"b": [10, 20]}}, "a.b.1")
-    20
-    """
-    for step in path.split("."):
-        try:
-            content = content[int(step)] if isinstance(content, list) else content[step]
-        except (KeyError, IndexError, TypeError, ValueError):
-            raise KeyError(f"no {path!r} in the message: {step!r} is missing") from None
-    return content
-
-
-def number(event: Any, path: str) -> float:  # noqa: ANN401
-    """The number under a path."""
-    value = at(event, path)
-    if not is_number(value):
-        raise TypeError(f"{path} must be a number, got {show(value)}")
-    try:
-        found = float(value)
-    except OverflowError:
-        found = math.inf
-    if not math.isfinite(found):
-        raise ValueError(f"{path} must be finite, got {show(value)}")
-    return found
-
-
-def is_number(value: Any) -> bool:  # noqa: ANN401
-    """Whether it is a number, true and false not being any."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def show(value: Any) -> str:  # noqa: ANN401
-    """What something is, in a few words."""
-    try:
-        text = repr(value)
-    except ValueError:  # an integer of thousands of digits
-        text = "a number of thousands of digits"
-    return f"{text[:SHOWN]}{'…' if len(text) > SHOWN else ''} ({type(value).__name__})"
+def spread(records: Sequence[Record], counts: Sequence[int]) -> tuple[list[Record], list[int | None] | None]:
+    """For each event the record it came from, and its place there, where it is not alone."""
+    sources = [record for record, count in zip(records, counts, strict=True) for _ in range(count)]
+    if max(counts, default=0) <= 1:
+        return sources, None
+    return sources, [i if count > 1 else None for count in counts for i in range(count)]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 import msgspec
@@ -17,13 +19,15 @@ from streamclust_connectors.ports import Output, Partition
 
 ERRORS = "__streamclust.errors."
 """What the names of the headers begin with that a dead letter has besides its own."""
-LARGEST = 900_000
-"""Bytes of a snapshot that a broker takes by default; a larger one goes without the leaves' scatter."""
+LEFT_OUT = "left_out"
+"""The one that says what of the record was too large to come with it."""
+LONGEST = 1000
+"""Characters of a reason; a decoder of somebody else's may say anything."""
 
 encode = msgspec.json.Encoder().encode
 
 
-class Assigned(msgspec.Struct):
+class Assigned(msgspec.Struct, gc=False):
     """Which cluster an event belongs to, by the model it met."""
 
     id: str
@@ -60,8 +64,13 @@ def assignments(
         )
     ]
     if bundle > 1:
-        return [Output(encode(told[i : i + bundle])) for i in range(0, len(told), bundle)]
-    return [Output(encode(one), record.key) for one, record in zip(told, events.records[run], strict=True)]
+        values = [encode(told[i : i + bundle]) for i in range(0, len(told), bundle)]
+        return [Output(value, None, (), partition) for value in values]
+    keyed = [record.key for record in events.records[run]]
+    fields = zip(
+        map(encode, told), keyed, repeat(()), repeat(partition), strict=False
+    )  # what repeats has no end
+    return list(map(tuple.__new__, repeat(Output), fields))
 
 
 def lifecycle(partition: Partition, events: Decoded, last: int, changes: Sequence[Change]) -> list[Output]:
@@ -76,8 +85,13 @@ def lifecycle(partition: Partition, events: Decoded, last: int, changes: Sequenc
     ]
 
 
-def snapshot(clusterer: StreamClusterer, method: Any, positions: Mapping[Partition, int]) -> Output:  # noqa: ANN401
-    """The hierarchy of what was learnt until these positions."""
+def snapshot(
+    clusterer: StreamClusterer,
+    method: Any,  # noqa: ANN401
+    positions: Mapping[Partition, int],
+    largest: int | None = None,
+) -> Output:
+    """The hierarchy of what was learnt until these positions; without the leaves' scatter, if it is too large."""
     tree = clusterer.snapshot(method).to_dict()
     model = clusterer.model
     places = [[topic, number, offset] for (topic, number), offset in sorted(positions.items())]
@@ -89,27 +103,39 @@ def snapshot(clusterer: StreamClusterer, method: Any, positions: Mapping[Partiti
         "features": list(clusterer.feature_names),
         "dendrogram": tree,
     }
-    value = encode(content)
-    if len(value) > LARGEST:
-        value = encode(content | {"dendrogram": tree | {"scatter": None}})
-    return Output(value)
+    whole = Output(encode(content))
+    if largest is None or whole.size <= largest:
+        return whole
+    return Output(encode(content | {"dendrogram": tree | {"scatter": None}}))
 
 
-def dead_letter(partition: Partition, failure: Failure) -> Output:
-    """The record as it came, and in its headers where from and why."""
+def dead_letter(partition: Partition, failure: Failure, largest: int | None = None) -> Output:
+    """The record as it came, and in its headers where from and why.
+
+    What is too large goes without its value and, if need be, without its key and headers; where it came from it is
+    whole, and can be told by its length and its hash.
+    """
     record = failure.record
+    value = record.value or b""
     why = {
         "topic": partition[0],
         "partition": str(partition[1]),
         "offset": str(record.offset),
         "stage": failure.stage,
         "exception": failure.exception,
-        "message": failure.reason,
+        "message": failure.reason[:LONGEST],
         "timestamp": str(int(time.time() * 1000)),
         "version": __version__,
     }
-    headers = [
-        *record.headers,
-        *((ERRORS + name, text.encode("utf-8", "replace")) for name, text in why.items()),
-    ]
-    return Output(record.value or b"", record.key, headers, partition)
+    letter = Output(value, record.key, [*record.headers, *_told(why)], partition)
+    if largest is None or letter.size <= largest:
+        return letter
+    why |= {"value_bytes": str(len(value)), "value_sha256": hashlib.sha256(value).hexdigest()}
+    letter = Output(b"", record.key, [*record.headers, *_told(why | {LEFT_OUT: "value"})], partition)
+    if letter.size <= largest:
+        return letter
+    return Output(b"", None, _told(why | {LEFT_OUT: "value, key, headers"}), partition)
+
+
+def _told(why: Mapping[str, str]) -> list[tuple[str, bytes]]:
+    return [(ERRORS + name, text.encode("utf-8", "replace")) for name, text in why.items()]

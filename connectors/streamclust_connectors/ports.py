@@ -137,6 +137,12 @@ class Output(NamedTuple):
     origin: Partition | None = None
     """Where the record came from that it speaks of."""
 
+    @property
+    def size(self) -> int:
+        """Bytes that it takes, a little more than less."""
+        headers = sum(len(name.encode()) + len(value) + 10 for name, value in self.headers)
+        return len(self.value) + len(self.key or b"") + headers + 30
+
 
 class Sink(Protocol):
     """Where outputs go."""
@@ -163,6 +169,14 @@ class Sink(Protocol):
     @property
     def full(self) -> bool:
         """Whether so much is on its way that the source should pause."""
+
+    @property
+    def largest(self) -> int | None:
+        """Bytes of the largest message that it takes; None if any will do."""
+
+    @property
+    def dropped(self) -> int:
+        """How many outputs were too large for it, and are lost."""
 
     def close(self) -> None:
         """Let go of everything; what was not committed may be lost."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from streamclust.lineage import Change
 from streamclust.streaming import StreamClusterer
 from streamclust_connectors.decode import Decoded, Decoder
+from streamclust_connectors.handing import HandedLock
 from streamclust_connectors.holdings import Holdings, OnDataLoss, Start
 from streamclust_connectors.outputs import assignments, dead_letter, lifecycle, snapshot
 from streamclust_connectors.ports import Assigned, Batch, Partition, Revoked, Sink, Source, Store, Transient
@@ -31,6 +32,8 @@ class Policy:
 
     poll: float = 0.5
     checkpoint_every: float = 10.0
+    checkpoint_events: int | None = None
+    """A checkpoint is also due after so many events, at the end of the turn that brings the last of them."""
     snapshot_every: float | None = None
     snapshot_method: Literal["rbhc", "abc", "bhc"] = "rbhc"
     start: Start = "earliest"
@@ -71,6 +74,8 @@ class Service:
         self.decoder = decoder or Decoder()
         self.policy = policy = policy or Policy()
         self.stats = Stats(clock)
+        self.lock = HandedLock()
+        """Held while the clusterer changes: whoever wants to read it meanwhile takes this."""
         self.held = Holdings(source, sink, store, clusterer, policy.start, policy.on_data_loss)
         self.held.on_event = lambda change: self._changes.append(change)
         self._changes: list[Change] = []
@@ -80,6 +85,8 @@ class Service:
         """Whether memory and positions may not belong together: go back to the checkpoint before anything else."""
         self._failures = 0
         self._checkpoint_due = clock() + policy.checkpoint_every
+        self._events_kept = 0
+        """How many events had been learnt at the last checkpoint."""
         self._snapshot_due = clock() + (policy.snapshot_every or 0.0)
 
     @property
@@ -103,21 +110,32 @@ class Service:
                     break
             self.stats.ready = False
             if not self._astray:
-                self.checkpoint()
+                with self.lock:
+                    self.checkpoint()
         finally:
             self.source.close()
             self.sink.close()
 
     def turn(self) -> None:
-        """One turn of the loop."""
+        """One turn of the loop. Others may read what was learnt while it polls."""
+        with self.lock:
+            self._make_ready()
+        with self.stats.timed("poll"):
+            happened = self.source.poll(self.policy.poll)
+        with self.lock:
+            self._take_in(happened)
+
+    def _make_ready(self) -> None:
+        """Be where the checkpoint, or the turn before, has left off, with the partitions that have come since."""
         if self._astray:
             self._changes.clear()
             self.held.load()
             self._astray = False
         self.held.begin()
         self._press_back()
-        with self.stats.timed("poll"):
-            happened = self.source.poll(self.policy.poll)
+
+    def _take_in(self, happened: Sequence[Assigned | Revoked | Batch]) -> None:
+        """Learn what a poll has brought, and do what falls due."""
         self._astray = True  # until all that was delivered is learnt
         for event in happened:
             match event:
@@ -135,7 +153,7 @@ class Service:
             self.sink.exactly_once
         ):  # at each turn, so that no rebalance, which comes with a poll, finds outputs open
             self._commit()
-        if self._clock() >= self._checkpoint_due:
+        if self._clock() >= self._checkpoint_due or self._enough_events():
             self.checkpoint()
         self._astray = False
         self._observe()
@@ -173,6 +191,7 @@ class Service:
         self.stats.ready = bool(self.held.positions)
         self.stats.positions = dict(self.held.positions)
         self.stats.lag = self.source.lag()
+        self.stats.dropped = self.sink.dropped
 
     # ---------------------------------------------------------------- records
 
@@ -207,7 +226,9 @@ class Service:
         self.stats.dead_letters += len(failures)
         fresh = [f for f in failures if f.record.offset >= self.held.emitted[partition]]
         if fresh and self.sink.wants("dead-letters"):
-            self.sink.emit("dead-letters", [dead_letter(partition, failure) for failure in fresh])
+            self.sink.emit(
+                "dead-letters", [dead_letter(partition, failure, self.sink.largest) for failure in fresh]
+            )
         return events
 
     def _learn_run(self, partition: Partition, events: Decoded, run: slice) -> None:
@@ -234,11 +255,23 @@ class Service:
                 stats.lifecycle += len(self._changes)
             self._changes.clear()
 
+    def put(self, partition: Partition, vectors: Any, refused: int = 0) -> None:  # noqa: ANN401
+        """Learn events that somebody brings, who holds the lock and has refused some others."""
+        if len(vectors):
+            with self.stats.timed("learn"):
+                self.clusterer.learn_many(vectors, shard=partition)
+        self._changes.clear()
+        self.stats.messages += len(vectors) + refused
+        self.stats.events += len(vectors)
+        self.stats.refused += refused
+        self.held.positions[partition] += len(vectors) + refused
+
     # ---------------------------------------------------------------- state
 
     def checkpoint(self) -> None:
         """Keep the state and the positions together, once all outputs are out; then tell the source."""
         self._checkpoint_due = self._clock() + self.policy.checkpoint_every
+        self._events_kept = self.stats.events
         self._commit()
         with self.stats.timed("checkpoint"):
             self.held.save()
@@ -246,6 +279,10 @@ class Service:
         self.stats.last_checkpoint = self._clock()
         if not self.sink.exactly_once:
             self.source.commit(self.held.positions)
+
+    def _enough_events(self) -> bool:
+        wanted = self.policy.checkpoint_events
+        return wanted is not None and self.stats.events - self._events_kept >= wanted
 
     def _commit(self) -> None:
         with self.stats.timed("commit"):
@@ -266,6 +303,7 @@ class Service:
         self._snapshot_due = self._clock() + (self.policy.snapshot_every or 0.0)
         if self.sink.wants("snapshots"):
             with self.stats.timed("snapshot"):
-                output = snapshot(self.clusterer, self.policy.snapshot_method, self.held.positions)
+                method, largest = self.policy.snapshot_method, self.sink.largest
+                output = snapshot(self.clusterer, method, self.held.positions, largest)
                 self.sink.emit("snapshots", [output])
             self.stats.snapshots += 1

@@ -34,6 +34,8 @@ class ListSink:
         self.outputs: dict[Channel, list[Output]] = defaultdict(list)
         self.positions: dict[Partition, int] = {}
         self.full = False
+        self.largest: int | None = None
+        self.dropped = 0
         self.closed = False
         self._open: list[tuple[Channel, Output]] = []
 
@@ -78,6 +80,8 @@ class LinesSink:
 
     exactly_once = False
     full = False
+    largest = None
+    dropped = 0
 
     def __init__(
         self, file: str | Path | IO[bytes] | None = None, channels: Collection[Channel] = CHANNELS

@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Thread
+from time import sleep
 from typing import IO, Any
 
 import msgspec
@@ -289,3 +290,20 @@ class SyntheticSource(IteratorSource):
         for events, _ in Drift(self.n_features, **self.options).batches(self.size):
             for row in events.tolist():
                 yield msgspec.json.encode(dict(zip(names, row, strict=True)))
+
+
+class Brought(IteratorSource):
+    """Delivers nothing: events are brought to the service by request, and counted by the place of their partition."""
+
+    def __init__(self) -> None:
+        super().__init__("requests")
+
+    def poll(self, seconds: float) -> Sequence[Assigned | Revoked | Batch]:
+        """Wait."""
+        if not self._announced:
+            return super().poll(seconds)
+        sleep(seconds)
+        return []
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        """There is nothing to read."""

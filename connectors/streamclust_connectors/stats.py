@@ -24,6 +24,8 @@ class Stats:
     events: int = 0
     """Events learnt."""
     dead_letters: int = 0
+    refused: int = 0
+    """Events brought by request that could not be learnt."""
     tombstones: int = 0
     skipped: int = 0
     """Records that came again and had been learnt before."""
@@ -34,6 +36,8 @@ class Stats:
     snapshots: int = 0
     checkpoints: int = 0
     commits: int = 0
+    dropped: int = 0
+    """Outputs that were too large to send."""
     retries: int = 0
     """Failures that passed, or are hoped to."""
     seconds: dict[str, float] = field(default_factory=dict)

@@ -22,8 +22,10 @@ AT_ONCE = 64
 """At most so many trees are pooled at a time: memory is bounded however many there are."""
 MOST = 0.6
 """A tree with more than this of all the weight keeps its shape."""
-ROOM = 2
-"""A pool has room for so many times the leaves in it: for those that are cut in two."""
+ROOM = 4
+"""A pool has room for so many times the leaves in it, for those that are cut in two; with less, leaves stay wide."""
+LARGEST_POOL = 2**29
+"""Bytes beyond which a pool has less room than that."""
 
 
 def merge_all(trees: Sequence[SummaryTree]) -> SummaryTree:
@@ -78,7 +80,7 @@ def of_all_leaves(trees: Sequence[Tree], limit: int, principal: bool) -> Tree:
     if len(trees) == 1 and leaves <= limit:
         tree = trees[0]
     else:
-        keep = weights[heaviest] > MOST * sum(weights) and leaves <= limit
+        keep = weights[heaviest] >= MOST * sum(weights) and leaves <= limit
         kept, size, tree = pool(trees, heaviest if keep else None)
         regroup(tree, size, kept, min(2 * limit, size) if keep else limit, principal)
         dissolve_least(tree, limit)
@@ -102,7 +104,9 @@ def pool(trees: Sequence[Tree], base: int | None) -> tuple[int, int, Tree]:
         slots.insert(0, np.arange(len(parts[0].node)))
     first, size = parts[0], sum(map(len, slots))
     n_features, width, leaf_size = len(first.origin), first.scatter.shape[1], first.key.shape[1]
-    pooled = storage.empty_tree(n_features, width, leaf_size, max(1, ROOM * size))
+    largest = LARGEST_POOL // (8 * (leaf_size * (n_features + 2) + width + 7 * n_features + 16))
+    capacity = max(1, size, min(ROOM * size, largest))
+    pooled = storage.empty_tree(n_features, width, leaf_size, capacity)
     if base is not None:
         for name in storage.PER_NODE:
             getattr(pooled, name)[: len(first.child)] = getattr(first, name)

@@ -1,8 +1,8 @@
 """Kill the service with SIGKILL at random moments, again and again, and see that no event is lost or counted twice.
 
 A producer writes events all the while. At the end the trees' totals equal those of the events, each event's assignment
-is found (exactly once, with --delivery exactly-once), and with one partition the state is bit for bit that of a run
-that nobody disturbed.
+is found (exactly once, with --delivery exactly-once), and each partition's tree is bit for bit that of a run that
+nobody disturbed; with one partition, so is the whole state.
 """
 
 import argparse
@@ -26,25 +26,25 @@ from tests.connectors.broker import find_broker
 from tests.connectors.cluster import Cluster, events
 
 OPTIONS = {"warmup": 200, "seed": 7}
+LIFE = 2.0
+"""Seconds that a service lives after it has begun, at most."""
 
 
-def produce(cluster, topic, partitions, seconds):
-    """Write every partition's events, spread over a while."""
-    parts = 50
-    for i in range(parts):
+def produce(cluster, topic, partitions, share, shares, steps=10):
+    """Write one share of every partition's events, little by little."""
+    for step in range(share * steps, (share + 1) * steps):
         for number, (values, _) in enumerate(partitions):
-            size = -(-len(values) // parts)
-            cluster.write(topic, values[i * size : (i + 1) * size], number)
-        time.sleep(seconds / parts)
+            first, last = (len(values) * at // (shares * steps) for at in (step, step + 1))
+            cluster.write(topic, values[first:last], number)
+        time.sleep(LIFE / steps)
 
 
 def run(cluster, directory, kills, n, n_partitions=1, delivery="exactly-once", seed=0, tell=lambda _: None):
     """Raises AssertionError where an event was lost, or learnt or told twice. Returns what was seen."""
     draw = random.Random(seed)
     topic, out = cluster.topic("in", n_partitions), cluster.topic("assignments")
-    partitions = [events(n // n_partitions, seed=seed + number) for number in range(n_partitions)]
-    producer = threading.Thread(target=produce, args=(cluster, topic, partitions, 3.0 * kills))
-    producer.start()
+    sizes = [n // n_partitions + (number < n % n_partitions) for number in range(n_partitions)]
+    partitions = [events(size, seed=seed + number) for number, size in enumerate(sizes)]
     state = Path(directory) / "state"
     settings = {"delivery": delivery, "topics": {"assignments": out}, "clusterer": OPTIONS}
     settings |= {"policy": {"checkpoint_every": 1.0}, "client": {"session_timeout_ms": 30_000}}
@@ -53,13 +53,16 @@ def run(cluster, directory, kills, n, n_partitions=1, delivery="exactly-once", s
         service = cluster.serve(topic, state, **settings)
         if kill % 3:  # some die before they have begun
             service.until("the service to begin", lambda stats: stats["ready"])
-        time.sleep(draw.uniform(0.0, 1.5))
+        producer = threading.Thread(target=produce, args=(cluster, topic, partitions, kill, kills + 1))
+        producer.start()
+        time.sleep(draw.uniform(0.0, LIFE))
         seen = service.stats() if service.report.exists() else {}
         replayed += seen.get("replayed", 0)
         service.kill()
+        producer.join()
         tell(f"kill {kill + 1} of {kills}: {sum(seen.get('seen', {}).values()):,} events learnt")
     service = cluster.serve(topic, state, **settings)
-    producer.join()
+    produce(cluster, topic, partitions, kills, kills + 1)
     service.until_learnt(n)
     service.until("everything told", lambda stats: sum(stats["positions"].values()) == n)
     stats = service.stop()
@@ -73,21 +76,33 @@ def run(cluster, directory, kills, n, n_partitions=1, delivery="exactly-once", s
     }
 
 
-def check_state(state, topic, partitions):
-    """The trees hold just the events, and the state of a single one is that of a run that nobody disturbed."""
-    assert len(state.values["shards"]) == len(partitions)
-    for i, part in enumerate(state.values["shards"]):
-        rows = partitions[part["key"][1]][1]
-        total = shard_from_state(State(under(state.arrays, f"shard{i}."), part)).tree.total
-        assert part["n_seen"] == total.weight[0] == len(rows)
+def check_state(state, topic, partitions, options=OPTIONS, features=("x0", "x1")):
+    """The trees hold just the events, bit for bit as those of a run that nobody disturbed do."""
+    alone = StreamClusterer(**options)
+    for number, (_, rows) in enumerate(partitions):
+        events = [dict(zip(features, row, strict=True)) for row in np.asarray(rows).tolist()]
+        alone.learn_many(events, shard=(topic, number))
+    undisturbed = alone.to_state()
+    ours, theirs = shards(state), shards(undisturbed)
+    assert set(ours) == set(theirs) == {(topic, number) for number in range(len(partitions))}
+    for name, shard in ours.items():
+        rows = np.asarray(partitions[name[1]][1])
+        total = shard_from_state(shard).tree.total
+        assert shard.values["n_seen"] == total.weight[0] == len(rows)
         assert np.allclose(total.mean[0], rows.mean(axis=0), rtol=1e-9, atol=0)
+        assert encode(shard) == encode(theirs[name]), (
+            f"the tree of {name} differs from that of an undisturbed run"
+        )
     if len(partitions) == 1:
-        alone = StreamClusterer(**OPTIONS)
-        rows = partitions[0][1]
-        alone.learn_many([{"x0": x, "x1": y} for x, y in rows.tolist()], shard=(topic, 0))
         state.values["positions"] = {}
         state.values.pop("library")
-        assert encode(state) == encode(alone.to_state()), "the state differs from that of an undisturbed run"
+        assert encode(state) == encode(undisturbed), "the state differs from that of an undisturbed run"
+
+
+def shards(state):
+    """What a state holds of each partition."""
+    parts = enumerate(state.values["shards"])
+    return {tuple(part["key"]): State(under(state.arrays, f"shard{i}."), part) for i, part in parts}
 
 
 def check_outputs(cluster, out, topic, partitions, delivery):

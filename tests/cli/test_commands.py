@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from kafka.errors import KafkaError
 from typer.testing import CliRunner
 
 from streamclust_connectors import ports
@@ -124,7 +125,7 @@ def test_each_kind_of_failure_has_its_code_and_a_sentence(error, code, monkeypat
     def fails(settings):
         raise error
 
-    monkeypatch.setattr(running, "serve", fails)
+    monkeypatch.setattr(running, "watch_over", fails)
     monkeypatch.setattr(logs, "set_up", lambda *_: None)
     done = CliRunner().invoke(app, ["run", "--source", "synthetic"])
     assert done.exit_code == code
@@ -136,7 +137,6 @@ def test_every_name_with_a_code_is_an_exception():
     from streamclust.checkpoint import CheckpointError
     from streamclust_connectors.settings import ConfigError
 
-    kafka = pytest.importorskip("kafka.errors")
     known = (
         CheckpointError,
         ConfigError,
@@ -144,13 +144,13 @@ def test_every_name_with_a_code_is_an_exception():
         ports.Transient,
         ports.Fenced,
         errors.BadData,
-        kafka.KafkaError,
+        KafkaError,
     )
     assert {kind.__name__ for kind in (*known, TimeoutError)} == set(CODES)
 
 
 def test_whoever_debugs_gets_the_traceback(monkeypatch):
-    monkeypatch.setattr(running, "serve", lambda settings: 1 / 0)
+    monkeypatch.setattr(running, "watch_over", lambda settings: 1 / 0)
     monkeypatch.setattr(logs, "set_up", lambda *_: None)
     monkeypatch.setenv("STREAMCLUST_DEBUG", "1")
     done = CliRunner().invoke(app, ["run", "--source", "synthetic"])

@@ -1,10 +1,55 @@
+import os
+import re
+import signal
+import socket
+import subprocess
+
+import httpx
 import pytest
 
+from tests.cli.conftest import COMMAND
 
-@pytest.mark.compiled
+pytestmark = pytest.mark.compiled
+PICTURES = "clusters.png", "dendrogram.png", "lineage.png"
+
+
 def test_the_demo_ends_by_itself(tmp_path, command):
-    done = command("demo", "--events", "12000", "--pictures", tmp_path / "pictures")
+    done = command("demo", "--events", "12000", "--seconds", "2", "--out", tmp_path / "pictures")
+    assert re.search(r"^dashboard http://127\.0\.0\.1:\d+$", done.stdout, re.MULTILINE)
     assert "born 0 at event 1" in done.stdout
     assert "of 12,000 events" in done.stdout
-    assert "adjusted Rand index" in done.stdout
-    assert (tmp_path / "pictures" / "hierarchy.png").read_bytes().startswith(b"\x89PNG")
+    assert "what happened to them" in done.stdout
+    assert float(re.search(r"adjusted Rand index (\S+)", done.stdout)[1]) > 0.5
+    assert sorted(path.name for path in (tmp_path / "pictures").iterdir()) == sorted(PICTURES)
+    for name in PICTURES:
+        assert f"picture  {tmp_path / 'pictures' / name}" in done.stdout
+        assert (tmp_path / "pictures" / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_demo_can_do_without_a_dashboard(tmp_path, invoke):
+    done = invoke("demo", "--events", "3000", "--rate", "0", "--no-http", "--out", tmp_path)
+    assert "dashboard" not in done.stdout
+    assert "of 3,000 events" in done.stdout
+    assert "adjusted Rand index not yet known" in done.stdout
+    assert (tmp_path / "clusters.png").exists()
+
+
+def test_the_demo_goes_on_serving_until_interrupted(tmp_path):
+    arguments = ["demo", "--events", "3000", "--rate", "0", "--serve", "--out", tmp_path]
+    with subprocess.Popen(
+        [COMMAND, *arguments], stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"}
+    ) as running:
+        lines = iter(running.stdout.readline, "")
+        url = next(line.split()[1] for line in lines if line.startswith("dashboard"))
+        assert any(line.startswith(f"serving at {url}") for line in lines)  # once the stream has ended
+        assert httpx.get(f"{url}/v1/status").json()["events"] == 3000
+        assert "<title>streamclust</title>" in httpx.get(f"{url}/").text
+        running.send_signal(signal.SIGINT)
+        assert running.wait(30) == 0
+
+
+def test_a_port_that_is_taken_is_named(invoke):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = invoke("demo", "--events", "1000", "--port", port, code=1)
+    assert f"127.0.0.1:{port}" in done.stderr

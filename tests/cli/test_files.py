@@ -5,7 +5,9 @@ import io
 import json
 
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 from scipy.cluster.hierarchy import is_valid_linkage
 from sklearn.metrics import adjusted_rand_score
 
@@ -55,9 +57,6 @@ def test_fit_inspect_predict_export(files, points, command, invoke, monkeypatch)
 
 
 def test_every_format_gives_the_same_clusters(files, points, invoke):
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
     rows, _ = points
     parquet.write_table(pyarrow.table({"x": rows[:, 0], "y": rows[:, 1]}), files / "events.parquet")
     invoke("fit", files / "events.csv", "--features", "x,y", "-o", files / "a")

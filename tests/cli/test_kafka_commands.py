@@ -13,7 +13,7 @@ from tests.cli.conftest import COMMAND
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its own files the old way
     from tests.connectors.cluster import until
-    from tests.connectors.conftest import broker_address, cluster  # noqa: F401
+    from tests.connectors.conftest import broker_address, cluster, shared_broker  # noqa: F401
 
 pytestmark = [pytest.mark.compiled, pytest.mark.filterwarnings("ignore:read_text is deprecated")]
 
@@ -53,6 +53,16 @@ def test_from_a_file_to_clusters_and_the_dead_letters_back(cluster, files, invok
     cluster.write(topic, [b'{"x": 1, "y": 2}'])
     serve(cluster, files, topic, lambda: len(cluster.read(f"{topic}.assignments")) == 501)
     assert "501 events" in invoke("inspect", files / "state").stdout
+
+
+def test_dead_letters_that_are_not_whole_stay_behind(cluster, invoke):
+    topic = cluster.topic()
+    cluster.write(f"{topic}.dlq", [b""], headers=[("__streamclust.errors.left_out", b"value")])
+    cluster.write(f"{topic}.dlq", [b"oops"], headers=[("__streamclust.errors.topic", topic.encode())])
+    done = invoke("dlq", "replay", "--topic", topic, "--bootstrap-servers", cluster.address)
+    assert "1 dead letters sent again" in done.stdout
+    assert "1 are not whole" in done.stderr
+    assert [record.value for record in cluster.read(topic)] == [b"oops"]
 
 
 def serve(cluster, files, topic, done):

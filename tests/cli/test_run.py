@@ -48,6 +48,19 @@ def test_a_file_to_a_file_and_on_after_a_restart(files, points, command):
     assert len(channel(lines((files / "found.jsonl").read_text()), "assignments")) == len(rows)
 
 
+def test_checkpoints_after_so_many_events(files, command):
+    often = (
+        "--checkpoint-events",
+        1000,
+        "--set",
+        "checkpoint.every_seconds=1000",
+        "--state",
+        files / "state",
+    )
+    done = command("run", "--source", "synthetic", "--set", "source.events=5000", "-o", os.devnull, *often)
+    assert lines(done.stderr)[-1]["checkpoints"] > 1  # one is written at the end
+
+
 def test_standard_input_to_standard_output(files, command):
     settings = ("--set", "decode.vector=payload.vector", "--set", "output.assignments=false")
     done = command("run", "--input", "-", *settings, input=(files / "events.jsonl").read_text())

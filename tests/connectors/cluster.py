@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -44,7 +45,7 @@ class Cluster:
         soon = {"reconnect_backoff_max_ms": 1000}
         self.name = f"t{uuid.uuid4().hex[:8]}"
         self.admin = KafkaAdminClient(**self.options, **soon)
-        self.producer = KafkaProducer(**self.options, **soon, linger_ms=5)
+        self.producer = KafkaProducer(**self.options, **soon, linger_ms=5, max_request_size=10_000_000)
         self.services = []
 
     def __enter__(self):
@@ -56,9 +57,9 @@ class Cluster:
         self.producer.close()
         self.admin.close()
 
-    def topic(self, name="in", partitions=1):
+    def topic(self, name="in", partitions=1, **settings):
         full = f"{self.name}.{name}"
-        self.admin.create_topics([NewTopic(full, partitions, 1)])
+        self.admin.create_topics([NewTopic(full, partitions, 1, topic_configs=settings)])
         return full
 
     def recreate(self, topic):
@@ -90,6 +91,11 @@ class Cluster:
             return found
         finally:
             consumer.close()
+
+    def committed(self, topic):
+        """What the group has committed of a topic."""
+        found = self.admin.list_group_offsets([self.name])[self.name]
+        return {name.partition: at.offset for name, at in found.items() if name.topic == topic}
 
     def values(self, topic):
         return [msgspec.json.decode(record.value) for record in self.read(topic)]
@@ -141,6 +147,13 @@ class Process:
         code = self.process.wait(timeout=PATIENCE)
         assert code == 0, self.log.read_text()[-2000:]
         return self.stats()
+
+    def freeze(self):
+        """As a machine that swaps, or a laptop that sleeps."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self):
+        self.process.send_signal(signal.SIGCONT)
 
     def kill(self):
         self.process.kill()

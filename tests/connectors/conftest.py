@@ -32,27 +32,43 @@ def locked(path):
 
 
 @pytest.fixture(scope="session")
-def broker_address(tmp_path_factory):
-    """The first worker starts it, the last one stops it."""
+def shared_broker(tmp_path_factory):
+    """What is known of it; the first worker starts it, the last one stops it."""
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     broker = None
     try:
         with locked(shared / "broker.json") as held:
             if not held["users"]:
-                broker = find_broker(shared / "broker").start()
-                held |= {"address": broker.address, "stop": broker.stop_command}
+                broker = find_broker(shared / "broker", secure=True).start()
+                held |= {"address": broker.address, "secure": broker.secure, "stop": broker.stop_command}
             held["users"] += 1
-            address = held["address"]
+            known = dict(held)
     except Missing as error:
         without_broker(error)
-    yield address
+    yield known
     with locked(shared / "broker.json") as held:
         held["users"] -= 1
         if not held["users"]:
             subprocess.run(held["stop"], check=False, capture_output=True)
     if broker is not None:
         broker.forget()
+
+
+@pytest.fixture(scope="session")
+def broker_address(shared_broker):
+    """Where it listens to anyone."""
+    return shared_broker["address"]
+
+
+@pytest.fixture(scope="session")
+def secure_broker(shared_broker):
+    """Where it listens with TLS and passwords."""
+    if not shared_broker["secure"]:
+        without_broker(
+            "no listener with TLS and passwords on this broker: one of the tests' own, by Java, has them"
+        )
+    return shared_broker["secure"]
 
 
 @pytest.fixture
@@ -64,9 +80,9 @@ def cluster(broker_address):
 
 @pytest.fixture(scope="module")
 def own_broker(tmp_path_factory):
-    """A broker that may be killed, and that asks for a password on its second port."""
+    """A broker that may be killed."""
     try:
-        broker = JavaBroker(tmp_path_factory.mktemp("own-broker"), sasl=True).start()
+        broker = JavaBroker(tmp_path_factory.mktemp("own-broker")).start()
     except Missing as error:
         without_broker(error)
     yield broker

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import confluent_kafka
 
-FETCH, OFFSET_COMMIT = 1, 8
-NOT_LEADER, TIMED_OUT = 6, 7
+FETCH, OFFSET_COMMIT, JOIN_GROUP, HEARTBEAT, SYNC_GROUP = 1, 8, 11, 12, 14
+NOT_LEADER, TIMED_OUT, NOT_COORDINATOR = 6, 7, 16
+ILLEGAL_GENERATION, UNKNOWN_MEMBER, REBALANCE_IN_PROGRESS = 22, 25, 27
 
 
 def library():
@@ -20,7 +21,11 @@ def library():
 
 
 class MockCluster:
-    """One broker, until `close`."""
+    """One broker, until `close`.
+
+    To a member that is told that it is unknown it holds on until that member's session is over, and every join takes it
+    nearly as long: sessions should be short.
+    """
 
     def __init__(self):
         self.library = library()
@@ -28,6 +33,7 @@ class MockCluster:
         conf = ctypes.c_void_p(self.library.rd_kafka_conf_new())
         self.client = ctypes.c_void_p(self.library.rd_kafka_new(0, conf, reason, len(reason)))
         self.cluster = ctypes.c_void_p(self.library.rd_kafka_mock_cluster_new(self.client, 1))
+        self.library.rd_kafka_mock_group_initial_rebalance_delay_ms(self.cluster, ctypes.c_int32(0))
         self.address = self.library.rd_kafka_mock_cluster_bootstraps(self.cluster).decode()
 
     def topic(self, name, partitions=1):

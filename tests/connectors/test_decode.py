@@ -37,16 +37,32 @@ def test_plain_events_of_known_features_are_a_table(format):
         b'{"a": 1, "c": 2}',
         b'{"a": true, "b": 2}',
         b"[1, 2]",
-        None,
-        b"oops",
     ],
 )
-def test_anything_else_among_them_is_read_one_by_one(value):
+def test_other_events_among_them_are_read_one_by_one(value):
     good = b'{"a": 1.5, "b": 2}'
     assert isinstance(read(good, names=("a", "b")).vectors, np.ndarray)
     mixed = read(good, value, names=("a", "b"))
     assert isinstance(mixed.vectors, list)
     assert mixed.vectors[0] == {"a": 1.5, "b": 2}
+
+
+def test_what_is_no_event_does_not_hinder_a_table():
+    good = b'{"a": 1.5, "b": 2}'
+    found = read(b"oops", good, None, b'{"a": 1e999, "b": 2}', b"3", good, names=("a", "b"))
+    assert np.array_equal(found.vectors, [[1.5, 2]] * 2)
+    assert [record.offset for record in found.records] == [1, 5]
+    assert ([failure.record.offset for failure in found.failures], found.tombstones) == ([0, 3, 4], 1)
+
+
+def test_an_id_does_not_depend_on_what_else_was_read():
+    values = [b'{"x": 1}', b'[{"x": 2}]', b'[{"x": 3}, {"x": 4}]']
+    together = read(*values).ids(("t", 0), slice(0, 4))
+    assert together == ["t-0-0", "t-0-1", "t-0-2-0", "t-0-2-1"]
+    records = [Message(i, value) for i, value in enumerate(values)]
+    for names in ((), ("x",)):
+        apart = [Decoder().decode([record], names) for record in records]
+        assert [i for found in apart for i in found.ids(("t", 0), slice(0, len(found)))] == together
 
 
 def test_fields_are_found_by_their_paths():

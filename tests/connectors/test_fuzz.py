@@ -1,4 +1,4 @@
-"""Rubbish of every kind; `python benchmarks/kafka_throughput.py --fuzz` sends a million."""
+"""Rubbish of every kind, between doubles; tests/chaos/fuzz.py sends it through a broker."""
 
 import pytest
 

@@ -1,9 +1,11 @@
-"""Brokers that die, ask for passwords, answer with errors; records that are gone."""
+"""Brokers that die, forget who we are, answer with errors; records that are gone."""
+
+import time
 
 import numpy as np
 import pytest
 from confluent_kafka import Producer
-from kafka.structs import TopicPartition
+from kafka.structs import MemberState, TopicPartition
 
 from streamclust import StreamClusterer
 from streamclust.checkpoint import Checkpoints
@@ -12,13 +14,19 @@ from streamclust_connectors.ports import DataLoss, Transient
 from streamclust_connectors.service import Policy, Service
 from streamclust_connectors.shared_state import SharedState
 from streamclust_connectors.sinks import ListSink
-from tests.connectors.broker import PASSWORD, USER
 from tests.connectors.cluster import Cluster, events, until
 from tests.connectors.mock_cluster import (
     FETCH,
+    HEARTBEAT,
+    ILLEGAL_GENERATION,
+    JOIN_GROUP,
+    NOT_COORDINATOR,
     NOT_LEADER,
     OFFSET_COMMIT,
+    REBALANCE_IN_PROGRESS,
+    SYNC_GROUP,
     TIMED_OUT,
+    UNKNOWN_MEMBER,
     MockCluster,
 )
 
@@ -45,26 +53,6 @@ def test_a_broker_is_killed_and_comes_back(own_broker, tmp_path):
         )
         state = Checkpoints(tmp_path / "state" / "0").latest()
         assert StreamClusterer.from_state(state).n_seen == 4000
-
-
-def test_a_password_is_asked_for(own_broker, tmp_path):
-    login = {
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": "PLAIN",
-        "sasl_plain_username": USER,
-        "sasl_plain_password": PASSWORD,
-    }
-    with Cluster(own_broker.sasl, **login) as cluster:
-        topic, out = cluster.topic(), cluster.topic("assignments")
-        cluster.write(topic, [*events(300)[0], b"oops"])
-        service = cluster.serve(
-            topic, tmp_path / "state", topics={"assignments": out}, delivery="exactly-once"
-        )
-        service.until_learnt(300)
-        service.until("the dead letter", lambda stats: stats["positions"] == {f"{topic}-0": 301})
-        service.stop()
-        assert len(cluster.values(out)) == 300
-        assert len(cluster.read(f"{topic}.dlq")) == 1
 
 
 def serve(cluster, topic, store, group, **policy):
@@ -118,34 +106,97 @@ def mock():
     cluster.close()
 
 
+class Served:
+    """A service that reads the mock cluster's one partition, and what is written there."""
+
+    def __init__(self, mock, n, **options):
+        mock.topic("in")
+        self.producer = Producer({"bootstrap.servers": mock.address})
+        self.values, self.rows = events(n)
+        self.source = KafkaSource(["in"], "g", mock.address, api_version=(2, 3), **options)
+        # the mock knows no topic ids
+        self.source._describe = lambda topic: {"topic_id": None, "partitions": [0]}
+        policy = Policy(poll=0.2, checkpoint_every=0.5)
+        self.service = Service(self.source, ListSink(), StreamClusterer(), policy=policy)
+
+    def write(self, first, last):
+        for value in self.values[first:last]:
+            self.producer.produce("in", value, partition=0)
+        self.producer.flush(10)
+
+    def check(self):
+        """Every record is learnt once, whatever the broker answered."""
+        self.source.close()
+        assert self.service.stats.positions == {("in", 0): len(self.rows)}
+        total = self.service.clusterer._engine.shards.merged_tree().total
+        assert total.weight[0] == len(self.rows)
+        assert np.allclose(total.mean[0], self.rows.mean(axis=0))
+
+
 def test_errors_and_a_broker_that_goes_and_comes(mock):
-    """Every record is learnt once, whatever the broker answers."""
-    mock.topic("in")
-    producer = Producer({"bootstrap.servers": mock.address})
-    values, rows = events(900)
-
-    def write(part):
-        for value in part:
-            producer.produce("in", value, partition=0)
-        producer.flush(10)
-
-    source = KafkaSource(["in"], "g", mock.address, api_version=(2, 3), session_timeout_ms=6000)
-    source._describe = lambda topic: {"topic_id": None, "partitions": [0]}  # the mock knows no topic ids
-    service = Service(source, ListSink(), StreamClusterer(), policy=Policy(poll=0.2, checkpoint_every=0.5))
-    write(values[:300])
-    turn_until(service, 300)
+    served = Served(mock, 900, session_timeout_ms=6000)
+    served.write(0, 300)
+    turn_until(served.service, 300)
     mock.err(FETCH, NOT_LEADER, TIMED_OUT, NOT_LEADER)
     mock.err(OFFSET_COMMIT, TIMED_OUT)
-    write(values[300:600])
-    turn_until(service, 600)
+    served.write(300, 600)
+    turn_until(served.service, 600)
     mock.down()
-    turn(service, 5)
+    turn(served.service, 5)
     mock.up()
-    write(values[600:])
-    turn_until(service, 900)
-    source.close()
-    assert service.stats.positions == {("in", 0): 900}
-    assert np.allclose(service.clusterer._engine.shards.merged_tree().total.mean[0], rows.mean(axis=0))
+    served.write(600, 900)
+    turn_until(served.service, 900)
+    served.check()
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        {HEARTBEAT: [UNKNOWN_MEMBER]},
+        {HEARTBEAT: [ILLEGAL_GENERATION], SYNC_GROUP: [NOT_COORDINATOR, REBALANCE_IN_PROGRESS]},
+        {OFFSET_COMMIT: [ILLEGAL_GENERATION], JOIN_GROUP: [UNKNOWN_MEMBER, NOT_COORDINATOR]},
+        {OFFSET_COMMIT: [UNKNOWN_MEMBER], SYNC_GROUP: [ILLEGAL_GENERATION, UNKNOWN_MEMBER]},
+    ],
+    ids=[
+        "unknown to the heartbeat",
+        "of an old generation",
+        "of an old generation to commits",
+        "unknown to commits",
+    ],
+)
+def test_a_member_that_the_group_has_forgotten_joins_again(mock, faults):
+    served = Served(mock, 600, session_timeout_ms=1500, heartbeat_interval_ms=300)
+    served.write(0, 300)
+    turn_until(served.service, 300)
+    generation = served.source.consumer.group_metadata().generation_id
+    for request, errors in faults.items():
+        mock.err(request, *errors)
+    until("another generation", lambda: turn(served.service, 1) or joined_after(served.source, generation))
+    served.write(300, 600)
+    turn_until(served.service, 600)
+    served.check()
+
+
+def test_a_rebalance_longer_than_a_poll_is_not_forgotten(mock):
+    """The client forgets one that new metadata bring about: it would never send a heartbeat again."""
+    served = Served(mock, 600, session_timeout_ms=1500, heartbeat_interval_ms=300)
+    served.write(0, 300)
+    turn_until(served.service, 300)
+    generation = served.source.consumer.group_metadata().generation_id
+    served.source.consumer._coordinator._assignment_snapshot = {}  # as if there were new partitions
+    turn(served.service, 1)
+    time.sleep(1.5)  # the answer comes while the loop is busy
+    until(
+        "the group", lambda: turn(served.service, 1) or joined_after(served.source, generation), patience=30
+    )
+    served.write(300, 600)
+    turn_until(served.service, 600)
+    served.check()
+
+
+def joined_after(source, generation):
+    found = source.consumer.group_metadata()
+    return found.state == MemberState.STABLE and found.generation_id > generation
 
 
 def turn(service, times):

@@ -12,53 +12,97 @@ from tests.connectors.cluster import events, until
 pytestmark = pytest.mark.compiled
 
 N = 1500
-"""Events of each partition, in each of three phases."""
+"""Events of each partition, in each phase."""
 
 
-def shares(services):
-    """How many partitions each service has, and the sum of what they have learnt."""
-    reports = [service.stats() for service in services]
-    held = [set(report.get("positions", ())) for report in reports]
-    return [len(names) for names in held], held
+class Group:
+    """Services in a group, and the partitions they share; what they do is written and checked phase by phase."""
 
+    def __init__(self, cluster, directory, delivery, partitions, phases, **settings):
+        self.cluster, self.state, self.delivery = cluster, directory / "state", delivery
+        self.topic, self.out = cluster.topic(partitions=partitions), cluster.topic("assignments")
+        self.parts = [events(phases * N, seed=number) for number in range(partitions)]
+        self.settings = {
+            "delivery": delivery,
+            "topics": {"assignments": self.out},
+            "static": False,
+        } | settings
 
-def test_services_join_and_leave(cluster, tmp_path):
-    topic, out = cluster.topic(partitions=4), cluster.topic("assignments")
-    parts = [events(3 * N, seed=number) for number in range(4)]
-    options = {"delivery": "exactly-once", "topics": {"assignments": out}, "static": False}
+    def serve(self):
+        return self.cluster.serve(self.topic, self.state, **self.settings)
 
-    def write(phase):
-        for number, (values, _) in enumerate(parts):
-            cluster.write(topic, values[phase * N : (phase + 1) * N], number)
+    def write(self, phase):
+        for number, (values, _) in enumerate(self.parts):
+            self.cluster.write(self.topic, values[phase * N : (phase + 1) * N], number)
 
-    def settled(services, expected, learnt):
+    def settled(self, services, expected, phases):
+        """Until each has its share, no two the same, all events are learnt, and nothing is left to read."""
+
         def check():
-            counts, held = shares(services)
-            seen = sum(sum(service.stats().get("seen", {}).values()) for service in services)
-            apart = sum(counts) == 4 == len(set().union(*held))
-            return sorted(counts) == expected and apart and seen == 4 * learnt
+            reports = [service.stats() for service in services]
+            held = [set(report.get("positions", ())) for report in reports]
+            seen = sum(sum(report.get("seen", {}).values()) for report in reports)
+            lag = {name: behind for report in reports for name, behind in report.get("lag", {}).items()}
+            whole = len(self.parts) == sum(map(len, held)) == len(set().union(*held)) == len(lag)
+            return (
+                sorted(map(len, held)) == expected
+                and whole
+                and seen == len(self.parts) * phases * N
+                and not any(lag.values())
+            )
 
-        until(f"{expected} partitions and {learnt} events of each", check)
+        until(f"{expected} partitions and {phases} phases of each", check)
 
-    first, second = (cluster.serve(topic, tmp_path / "state", **options) for _ in range(2))
-    write(0)
-    settled([first, second], [2, 2], N)
-    third = cluster.serve(topic, tmp_path / "state", **options)
+    def check(self):
+        """Every event was learnt once, told once or, at least, once; the group's offsets are where the trees are."""
+        other = SharedState(self.state, place=9)  # it sees what those left that have gone
+        for number, (_, rows) in enumerate(self.parts):
+            place, summary = other.find((self.topic, number))
+            total = shard_from_state(summary).tree.total
+            assert place.offset == total.weight[0] == len(rows)
+            assert np.allclose(total.mean[0], rows.mean(axis=0), rtol=1e-9)
+        other.close()
+        assert self.cluster.committed(self.topic) == {i: len(rows) for i, (_, rows) in enumerate(self.parts)}
+        found = Counter(one["id"] for one in self.cluster.values(self.out))
+        assert set(found) == {
+            f"{self.topic}-{p}-{i}" for p, (values, _) in enumerate(self.parts) for i in range(len(values))
+        }
+        assert self.delivery == "at-least-once" or set(found.values()) == {1}
+
+
+@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+def test_services_join_and_leave(cluster, tmp_path, delivery):
+    group = Group(cluster, tmp_path, delivery, partitions=4, phases=3)
+    first, second = group.serve(), group.serve()
+    group.write(0)
+    group.settled([first, second], [2, 2], 1)
+    third = group.serve()
     third.until("a partition", lambda stats: stats["positions"])
-    write(1)
-    settled([first, second, third], [1, 1, 2], 2 * N)
+    group.write(1)
+    group.settled([first, second, third], [1, 1, 2], 2)
     second.stop()  # leaves in good order
     third.kill()  # is missed after its session's time
-    write(2)
-    settled([first], [4], 3 * N)
+    group.write(2)
+    group.settled([first], [4], 3)
     first.stop()
+    group.check()
 
-    other = SharedState(tmp_path / "state", place=9)  # it sees what those left that have gone
-    for number, (_, rows) in enumerate(parts):
-        place, summary = other.find((topic, number))
-        total = shard_from_state(summary).tree.total
-        assert place.offset == total.weight[0] == 3 * N
-        assert np.allclose(total.mean[0], rows.mean(axis=0), rtol=1e-9)
-    found = Counter(one["id"] for one in cluster.values(out))
-    assert set(found) == {f"{topic}-{p}-{i}" for p in range(4) for i in range(3 * N)}
-    assert set(found.values()) == {1}
+
+@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+def test_a_service_that_was_away_for_too_long_joins_again(cluster, tmp_path, delivery):
+    """The group goes on without it; when it wakes up it must not tell or keep what others have done meanwhile."""
+    client = {"session_timeout_ms": 4000, "heartbeat_interval_ms": 500}
+    group = Group(cluster, tmp_path, delivery, partitions=2, phases=3, client=client)
+    first, second = group.serve(), group.serve()
+    group.write(0)
+    group.settled([first, second], [1, 1], 1)
+    group.write(1)  # some of it is being learnt as it falls asleep
+    first.freeze()
+    second.until("both partitions", lambda stats: sorted(stats["seen"].values()) == [2 * N, 2 * N])
+    first.thaw()
+    group.settled([first, second], [1, 1], 2)
+    group.write(2)
+    group.settled([first, second], [1, 1], 3)
+    first.stop()
+    second.stop()
+    group.check()

@@ -10,6 +10,7 @@ import pytest
 from streamclust import StreamClusterer
 from streamclust.checkpoint.files import encode
 from streamclust_connectors.decode import Decoder, Fields, Message
+from streamclust_connectors.outputs import ERRORS
 from streamclust_connectors.ports import Assigned, DataLoss, Extent, Revoked, Transient
 from streamclust_connectors.service import Policy, Service
 from streamclust_connectors.shared_state import SharedState
@@ -170,6 +171,39 @@ def test_a_dead_letter_keeps_its_own_headers():
     assert (letter.key, letter.headers[0], letter.origin) == (b"key", ("mine", b"1"), P)
 
 
+def test_a_dead_letter_too_large_goes_without_what_makes_it_so():
+    long, mine = b"o" * 5000, [("mine", b"1")]
+    messages = [
+        Message(0, b"oops", b"k", mine),
+        Message(1, long, b"k", mine),
+        Message(2, b"oops", long, mine),
+    ]
+    sink = ListSink()
+    sink.largest = 3000
+    serve(MemorySource({P: messages}), sink)
+    whole, without, bare = sink.outputs["dead-letters"]
+    assert (whole.value, without.value, bare.value) == (b"oops", b"", b"")
+    assert (whole.key, without.key, bare.key) == (b"k", b"k", None)
+    names = [
+        {name.removeprefix(ERRORS): value for name, value in letter.headers} for letter in (without, bare)
+    ]
+    assert [told.get("mine") for told in names] == [b"1", None]
+    assert [told["left_out"] for told in names] == [b"value", b"value, key, headers"]
+    assert [told["value_bytes"] for told in names] == [b"5000", b"4"]
+    assert names[0]["value_sha256"] == hashlib.sha256(long).hexdigest().encode()
+    assert all(letter.size <= sink.largest for letter in sink.outputs["dead-letters"])
+
+
+def test_a_decoder_of_somebody_elses_may_say_anything():
+    def talkative(_):
+        raise ValueError("o" * 100_000)
+
+    sink = ListSink()
+    serve(MemorySource({P: [b"oops"]}), sink, decoder=Decoder(format=talkative))
+    (letter,) = sink.outputs["dead-letters"]
+    assert 0 < len(dict(letter.headers)[ERRORS + "message"]) <= 1000
+
+
 # ---------------------------------------------------------------- restarts
 
 
@@ -261,6 +295,18 @@ def test_a_checkpoint_that_fails_is_not_told(tmp_path):
         serve(source, Crashing(1, True), SharedState(tmp_path))
     assert source.committed == {}
     assert source.closed
+
+
+@pytest.mark.parametrize("every", [None, 1, 70, 100, 10_000])
+def test_checkpoints_by_events(tmp_path, every):
+    """One is due at the end of the turn that brings the last of so many events, and one at the end."""
+    source = MemorySource({P: events(300)[0]}, size=50)
+    policy = Policy(checkpoint_every=1e9, checkpoint_events=every)
+    service = serve(source, store=SharedState(tmp_path), policy=policy)
+    turns = 300 // 50 + 1  # the last finds nothing
+    expected = 0 if every is None else 300 // (50 * -(-every // 50))
+    assert 0 <= expected < turns
+    assert service.stats.checkpoints == expected + 1
 
 
 # ---------------------------------------------------------------- partitions that come and go
@@ -395,6 +441,20 @@ def test_snapshots_on_demand_and_by_the_clock():
     assert found[0]["id"] == "in-0-20"
     assert len(found) > 1
     assert sum(found[-1]["dendrogram"]["weight"]) == pytest.approx(found[-1]["events"])
+
+
+def test_a_snapshot_too_large_goes_without_details():
+    sizes = []
+    for largest in (None, 10**6, 100):
+        sink = ListSink()
+        sink.largest = largest
+        service = Service(MemorySource({P: events(200)[0]}), sink, StreamClusterer())
+        service.request_snapshot()
+        service.run()
+        (found,) = sink.values("snapshots")
+        sizes.append(len(sink.outputs["snapshots"][0].value))
+        assert (found["dendrogram"]["scatter"] is None) == (largest == 100)
+    assert sizes[0] == sizes[1] > sizes[2]
 
 
 def test_stops_on_a_signal_in_good_order(tmp_path):

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import typer
 
-from streamclust_connectors.cli import config, demo, files, inspection, letters, running, snapshots, version
+from streamclust_connectors.cli import (
+    config,
+    demo,
+    files,
+    inspection,
+    letters,
+    running,
+    snapshots,
+    spark,
+    version,
+)
 from streamclust_connectors.cli.errors import MEANING, Commands
 
 app = typer.Typer(
@@ -17,7 +27,7 @@ app = typer.Typer(
         ("Exit codes:", *(f"{code.value:>3}  {meaning}" for code, meaning in MEANING.items()))
     ),
 )
-for part in (running, demo, files, inspection, version):
+for part in (running, demo, files, spark, inspection, version):
     app.add_typer(part.app)
 app.add_typer(snapshots.app, name="snapshot")
 app.add_typer(letters.app, name="dlq")

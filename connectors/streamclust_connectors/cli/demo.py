@@ -1,10 +1,12 @@
-"""demo: a stream that drifts, and what is made of it, live."""
+"""demo: a stream that drifts, and what is made of it, live in the terminal and in the browser."""
 
 from __future__ import annotations
 
-from collections import deque
+import math
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,87 +14,162 @@ import typer
 from streamclust_connectors.cli.options import examples, messages, results
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
-    from streamclust import StreamClusterer
+    from streamclust.lineage import Change
+    from streamclust_connectors.cli.scene import Paced
+    from streamclust_connectors.service import Service
 
 app = typer.Typer()
 
-BATCH = 2000
 CHANGES = 8
 """Lifecycle events that are on show."""
 WIDTH = 30
 """Characters of the bar of a cluster that has everything."""
+JUDGED = 2000
+"""Events whose clusters are compared at a time."""
+REFRESH = 0.125
+"""Seconds between two looks at the stream."""
+PATIENCE = 30.0
+"""Seconds to wait for the loop."""
 
 
-@app.command(epilog=examples("streamclust demo", "streamclust demo --events 1000000 --features 8 --seed 3"))
+@app.command(
+    epilog=examples(
+        "streamclust demo",
+        "streamclust demo --serve --port 8080",
+        "streamclust demo --rate 0 --no-http --out pictures",
+    )
+)
 def demo(
-    events: Annotated[int, typer.Option(min=1000, help="How many events.")] = 300_000,
-    features: Annotated[int, typer.Option(min=1, help="Of how many numbers each.")] = 2,
-    seed: Annotated[int, typer.Option(min=0, help="Of the stream.")] = 1,
-    pictures: Annotated[Path | None, typer.Option(help="A directory for a picture of the hierarchy.")] = None,
+    events: Annotated[int, typer.Option(min=1000, help="How many events.")] = 240_000,
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long the stream lasts.")] = 36.0,
+    rate: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="Events a second, whatever --seconds says; 0: all it can do."),
+    ] = None,
+    serve: Annotated[bool, typer.Option("--serve", help="Go on serving when the stream has ended.")] = False,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Of the dashboard; 0 is any that is free.")
+    ] = 0,
+    http: Annotated[bool, typer.Option("--http/--no-http", help="Whether to serve the dashboard.")] = True,
+    out: Annotated[Path, typer.Option(help="A directory for the pictures.")] = Path("demo-output"),
 ) -> None:
-    """Clusters that move, appear, split and vanish, and how they are followed; ends by itself."""
-    console, remarks = results(), messages()
-    with remarks.status("loading; the first time, compiling takes a minute or two"):
-        from rich.live import Live
+    """Clusters that move, appear, split, merge and vanish, and how they are followed; ends by itself."""
+    console = results()
+    with messages().status("loading; the first time, compiling takes a minute or two"):
+        from streamclust_connectors.cli.running import told_to_stop
+        from streamclust_connectors.cli.scene import Paced, Scene
 
-        from streamclust import StreamClusterer
-        from streamclust_connectors.synthetic import Drift
+        warm_up()
+        pace = events / seconds if rate is None else rate or math.inf
+        stream = Paced(lambda: Scene(events), pace)
+        service = service_of(stream, serve)
+        show = Show(service, stream, events, console)
+        page = serving(service, port) if http else None
+    with told_to_stop() as over, ThreadPoolExecutor(1) as threads, ExitStack() as beside:
+        loop = threads.submit(service.run)
+        beside.callback(service.stop)
+        if page is not None:
+            url = beside.enter_context(page)
+            console.print(f"dashboard {url}", soft_wrap=True, markup=False)
+        show.follow(loop, over)
+        if loop.done():
+            loop.result()  # raises what went wrong
+        report(console, show)
+        draw(console, service, out)
+        if serve and not over.is_set():
+            told = "" if page is None else f"serving at {url} "
+            console.print(f"{told}until interrupted (Ctrl-C)", soft_wrap=True, markup=False)
+            while not (over.wait(REFRESH) or loop.done()):
+                pass
 
-        warm = StreamClusterer()
-        for rows, _ in Drift(features, n_events=4000, seed=0).batches(BATCH):
-            warm.learn_many(rows)
-        warm.snapshot()
 
-    changes: deque[str] = deque(maxlen=CHANGES)
-    show = Show(events, changes)
+def warm_up() -> None:
+    """Have compiled what the stream will need, so that it does not stop for it."""
+    from streamclust_connectors.cli.scene import Paced, Scene
 
-    def told(change: Any) -> None:  # noqa: ANN401
-        changes.append(repr(change))
-        if not console.is_terminal:
-            console.print(f"  {change!r}", markup=False)
+    service = service_of(Paced(lambda: Scene(4000, seed=0)), serve=False)
+    service.run()
+    service.clusterer.snapshot()
+    service.clusterer.predict_one({"x": 0.0, "y": 0.0})
 
-    model = StreamClusterer(on_event=told)
-    with Live(console=console, refresh_per_second=8, auto_refresh=False, transient=True) as live:
-        for rows, labels in Drift(features, n_events=events, seed=seed).batches(BATCH):
-            show.follow(model, rows, labels)
-            if console.is_terminal:
-                live.update(show.screen(model), refresh=True)
-    from streamclust_connectors.cli.tables import clusters
 
-    console.print(clusters(model))
-    console.print(show.figures(model), markup=False)
-    if pictures is not None:
-        from streamclust_connectors.cli.snapshots import write
+def service_of(stream: Paced, serve: bool) -> Service:
+    """What learns the stream."""
+    from streamclust import StreamClusterer
+    from streamclust_connectors.service import Policy, Service
+    from streamclust_connectors.sinks import LinesSink
 
-        pictures.mkdir(parents=True, exist_ok=True)
-        write(model.snapshot(), pictures / "hierarchy.png", "png", None)
-        console.print(f"picture  {pictures / 'hierarchy.png'}", soft_wrap=True, markup=False)
+    return Service(stream, LinesSink(channels=()), StreamClusterer(), policy=Policy(stop_at_end=not serve))
+
+
+def serving(service: Service, port: int) -> Any:  # noqa: ANN401
+    """The API and the dashboard beside the stream."""
+    from streamclust_connectors.cli.options import settings_from
+
+    try:
+        from streamclust_connectors.http.server import serving
+    except ImportError as error:
+        raise ImportError(
+            f"the dashboard needs {error.name}: pip install 'streamclust[service]', or run with --no-http"
+        ) from None
+    return serving(service, settings_from(flags={"source.kind": "synthetic", "http.port": port}))
 
 
 class Show:
     """What the demo measures and shows."""
 
-    def __init__(self, total: int, changes: deque[str]) -> None:
-        self.total, self.changes = total, changes
-        self.seconds = 0.0
-        self.there = 0
-        self.scores: list[float] = []
-
-    def follow(self, model: StreamClusterer, rows: Any, labels: Any) -> None:  # noqa: ANN401
-        """Predict a batch, judge that, then learn it."""
+    def __init__(self, service: Service, stream: Paced, total: int, console: Console) -> None:
         from sklearn.metrics import adjusted_rand_score
 
-        start = perf_counter()
-        found = model.predict_many(rows) if model.n_seen else None
-        model.learn_many(rows)
-        self.seconds += perf_counter() - start
-        if found is not None:
-            self.scores.append(float(adjusted_rand_score(labels, found)))
-        self.there = len(set(labels.tolist()))
+        self._agreement = adjusted_rand_score
+        self.service, self.stream, self.total, self.console = service, stream, total, console
+        self.scores: list[float] = []
+        self.there = 0
+        self.told = 0
+        self._found: list[int] = []
+        self._true: list[int] = []
+        stream.judge = self.judge
 
-    def screen(self, model: StreamClusterer) -> RenderableType:
+    def judge(self, rows: Any, labels: Sequence[int]) -> None:  # noqa: ANN401
+        """Compare what the model says of events that it has not learnt yet with where they came from."""
+        model = self.service.clusterer.model
+        if model is None:
+            return
+        self._found += model.predict(rows).tolist()
+        self._true += labels
+        if len(self._true) >= JUDGED:
+            self.scores.append(float(self._agreement(self._true, self._found)))
+            self.there = len(set(self._true))
+            self._found, self._true = [], []
+
+    def follow(self, loop: Future[None], over: Any) -> None:  # noqa: ANN401
+        """Until the stream has ended, or somebody wants to go."""
+        from rich.live import Live
+
+        terminal = self.console.is_terminal
+        with (
+            Live(console=self.console, auto_refresh=False, transient=True)
+            if terminal
+            else nullcontext() as live
+        ):
+            while not (self.stream.finished or loop.done() or over.wait(REFRESH)):
+                with self.service.lock.within(PATIENCE):
+                    model = self.service.clusterer
+                    changes, clusters = model.events, model.clusters if terminal else []
+                if live is not None:
+                    live.update(self.screen(clusters, changes), refresh=True)
+                self.tell(changes)
+
+    def tell(self, changes: Sequence[Change]) -> None:
+        """Where nothing can be shown live, print what has happened since."""
+        if not self.console.is_terminal:
+            for change in changes[self.told :]:
+                self.console.print(f"  {change!r}", markup=False)
+        self.told = len(changes)
+
+    def screen(self, clusters: Sequence[Any], changes: Sequence[Change]) -> RenderableType:
         """The terminal, now."""
         from rich.console import Group
         from rich.progress_bar import ProgressBar
@@ -101,18 +178,66 @@ class Show:
         from streamclust_connectors.cli.tables import mean, table
 
         rows = [
-            (c.id, f"{c.share:6.1%}", "█" * round(WIDTH * c.share), c.born, mean(c.mean))
-            for c in model.clusters
+            (c.id, f"{c.share:6.1%}", "█" * round(WIDTH * c.share), c.born, mean(c.mean)) for c in clusters
         ]
-        found = table(None, ("id", "share", "", "born at", "mean"), rows)
-        log = Text("\n".join(self.changes))
-        return Group(ProgressBar(self.total, model.n_seen), Text("\n" + self.figures(model)), found, log)
-
-    def figures(self, model: StreamClusterer) -> str:
-        """In a few lines: how many, how right, how fast."""
-        score = sum(self.scores) / len(self.scores) if self.scores else 0.0
-        return (
-            f"found    {model.n_clusters} clusters; {self.there} are there now\n"
-            f"agreed   adjusted Rand index {score:.3f} on average, each batch before it was learnt\n"
-            f"rate     {model.n_seen / max(self.seconds, 1e-9):,.0f} events a second, predicted and learnt"
+        return Group(
+            ProgressBar(self.total, self.service.stats.events),
+            Text("\n" + self.figures()),
+            table(None, ("id", "share", "", "born at", "mean"), rows),
+            Text("\n".join(map(repr, changes[-CHANGES:]))),
         )
+
+    def figures(self) -> str:
+        """In a few lines: how many, how right, how fast."""
+        score = f"{sum(self.scores) / len(self.scores):.3f} on average" if self.scores else "not yet known"
+        there = f"; {self.there} are there now" if self.scores else ""
+        stats = self.service.stats
+        busy = sum(stats.seconds.get(stage, 0.0) for stage in ("decode", "learn"))
+        capacity = stats.events / max(busy, 1e-9)
+        return (
+            f"found    {self.service.clusterer.n_clusters} clusters{there}\n"
+            f"agreed   adjusted Rand index {score}, each event before it was learnt\n"
+            f"rate     {stats.rate:,.0f} events a second as they came, {capacity:,.0f} while at work"
+        )
+
+
+def report(console: Console, show: Show) -> None:
+    """What there was, at the end."""
+    from streamclust_connectors.cli.tables import clusters, table
+
+    with show.service.lock.within(PATIENCE):
+        model = show.service.clusterer
+        found, changes = clusters(model), model.events
+    show.tell(changes)
+    console.print(found)
+    ids = [(", ".join(map(str, side)) for side in (change.parents, change.children)) for change in changes]
+    rows = [(c.kind, *sides, c.at) for c, sides in zip(changes, ids, strict=True)]
+    console.print(table("what happened to them", ("", "from", "to", "at event"), rows))
+    console.print(show.figures(), markup=False)
+
+
+def draw(console: Console, service: Service, out: Path) -> None:
+    """Pictures of the clusters, of what happened to them, and of their hierarchy."""
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        console.print("no pictures: they need matplotlib (pip install 'streamclust[plots]')", markup=False)
+        return
+    mpl.use("agg")
+    from matplotlib import pyplot
+
+    out.mkdir(parents=True, exist_ok=True)
+    with service.lock.within(PATIENCE):
+        model = service.clusterer
+        if model.model is None:  # interrupted before the first event
+            return
+        pictures = {
+            "clusters": model.plot,
+            "lineage": model.lineage.plot,
+            "dendrogram": model.snapshot().plot,
+        }
+        for name, plot in pictures.items():
+            plot()
+            pyplot.savefig(out / f"{name}.png", dpi=150)
+            pyplot.close()
+            console.print(f"picture  {out / name}.png", soft_wrap=True, markup=False)

@@ -90,17 +90,26 @@ def replay(
     config: Config = None,
     given: Set = None,
 ) -> None:
-    """Send dead letters again, as they came. Each is sent once: the next replay goes on where this one ends."""
+    """Send dead letters again, as they came. Each is sent once: the next replay goes on where this one ends.
+
+    Those that were too large to be kept whole stay where they came from, and are counted.
+    """
+    from streamclust_connectors.outputs import LEFT_OUT
+
     settings, name = letters_of(topic, dlq, servers, config, given)
     group = f"{settings.kafka.group_id}.dlq-replay"
-    sent = 0
+    sent = left = 0
     with messages().status(f"reading {name}"):
         for batch in batched(read(settings, name, group, limit)):
+            whole = [letter for letter in batch if LEFT_OUT not in errors(letter)]
             if not dry_run:
-                send(settings, batch, to)
+                send(settings, whole, to)
                 commit(settings, name, group, batch)
-            sent += len(batch)
+            sent += len(whole)
+            left += len(batch) - len(whole)
     typer.echo(f"{sent:,} dead letters {'would be ' if dry_run else ''}sent again")
+    if left:
+        typer.echo(f"{left:,} are not whole: they were too large, and stay where they came from", err=True)
 
 
 def letters_of(

@@ -1,7 +1,8 @@
-"""run, health, produce: the service, whether it is well, and something for it to read."""
+"""run, serve, health, produce: the service, whether it is well, and something for it to read."""
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import signal
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streamclust_connectors.cli.errors import fail
+from streamclust_connectors.cli.listening import Http, beside, listen
 from streamclust_connectors.cli.options import (
     Config,
     Servers,
@@ -34,7 +36,11 @@ app = typer.Typer()
 log = logging.getLogger(__name__)
 
 Input = Annotated[Path | None, typer.Option("--input", "-i", help="A file to read; - is standard input.")]
-Kind = Annotated[str | None, typer.Option("--source", help="kafka, jsonl, csv, parquet, stdin or synthetic.")]
+Kind = Annotated[
+    str | None, typer.Option("--source", help="kafka, jsonl, csv, parquet, stdin, synthetic or http.")
+]
+State = Annotated[Path | None, typer.Option("--state", help="Where checkpoints are kept.")]
+LogLevel = Annotated[str | None, typer.Option(help="debug, info, warning or error.")]
 PULSE = 2.0
 """Seconds between two looks at the loop."""
 
@@ -44,6 +50,7 @@ PULSE = 2.0
         "streamclust run --topic events --state state",
         "streamclust run --config service.toml --set engine.half_life=50000",
         "streamclust run --input events.jsonl --output found.jsonl",
+        "streamclust run --source synthetic --set output.kind=none --http 8080",
         "cat events.jsonl | streamclust run --input - --set output.assignments=false",
     )
 )
@@ -59,11 +66,15 @@ def run(
         Path | None,
         typer.Option("--output", "-o", help="A file of JSON lines for the results; - is standard output."),
     ] = None,
-    state: Annotated[Path | None, typer.Option("--state", help="Where checkpoints are kept.")] = None,
+    state: State = None,
+    checkpoint_events: Annotated[
+        int | None, typer.Option(min=1, help="Write a checkpoint after so many events too.")
+    ] = None,
     on_data_loss: Annotated[
         str | None, typer.Option(help="fail or continue, when events are gone that were not yet learnt.")
     ] = None,
-    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+    log_level: LogLevel = None,
+    http: Http = None,
 ) -> None:
     """Cluster a stream: read events, learn them, send what was found, until the end or a signal.
 
@@ -82,29 +93,73 @@ def run(
             "kafka.group_id": group,
             "output.path": output,
             "checkpoint.directory": state,
+            "checkpoint.every_events": checkpoint_events,
             "on_data_loss": on_data_loss,
             "logging.level": log_level,
+            **listen(http),
         },
     )
+    run_service(settings)
+
+
+@app.command(
+    epilog=examples(
+        "streamclust serve --state state",
+        "STREAMCLUST_HTTP__TOKEN=... streamclust serve --http 0.0.0.0:8080 --state state",
+        """curl localhost:8080/v1/learn --data '[{"x": 1.5, "y": 2}, {"x": 8, "y": 9}]'""",
+        """curl localhost:8080/v1/predict --data '{"x": 1.5, "y": 2}'""",
+    )
+)
+def serve(
+    config: Config = None,
+    given: Set = None,
+    state: State = None,
+    log_level: LogLevel = None,
+    http: Http = None,
+) -> None:
+    """Cluster what is sent by HTTP: an API at /v1, its description at /docs, a dashboard at /.
+
+    What was learnt is kept in the state directory, every checkpoint.every_seconds and at the end.
+
+    SIGTERM and SIGINT end it in order.
+    """
+    flags = {
+        "source.kind": "http",
+        "checkpoint.directory": state,
+        "logging.level": log_level,
+        "http.enabled": True,
+        **listen(http),
+    }
+    run_service(settings_from(config, given, flags))
+
+
+def run_service(settings: Settings) -> None:
+    """Run a service to its end, with its logs."""
     settings.check()
     from streamclust_connectors.cli.logs import set_up
 
     set_up(settings.logging.level, settings.logging.format)
-    serve(settings)
+    if settings.source_kind == "http" and settings.checkpoint.directory is None:
+        log.warning("nothing that is learnt is kept: name a directory by --state")
+    watch_over(settings)
 
 
-def serve(settings: Settings) -> None:
+def watch_over(settings: Settings) -> None:
     """Run a service to its end, with someone beside it who tells how it does."""
-    from streamclust_connectors.cli.wiring import service
+    from streamclust_connectors.cli.wiring import service, warm_up
 
     running = service(settings)
     running.stop_on_signals()
+    if settings.source_kind == "kafka":
+        threading.Thread(target=warm_up, args=(settings,), daemon=True).start()
+    gc.freeze()  # what was imported stays: the collector need not look at it again with every few thousand events
     log.info("started", extra={"source": settings.source_kind, "output": settings.output_kind})
     over = threading.Event()
     watch = threading.Thread(target=watched, args=(running, settings, over), daemon=True)
     watch.start()
     try:
-        running.run()
+        with beside(running, settings):
+            running.run()
     finally:
         over.set()
         watch.join(PULSE)

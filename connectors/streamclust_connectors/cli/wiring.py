@@ -26,6 +26,7 @@ def service(settings: Settings) -> Service:
     kept = settings.checkpoint
     store = None if kept.directory is None else SharedState(kept.directory, kept.keep)
     origin = source(settings)
+    bundle = settings.output.assignments_per_message if settings.output_kind == "kafka" else 1
     return Service(
         origin,
         sink(settings, origin, store),
@@ -34,12 +35,25 @@ def service(settings: Settings) -> Service:
         decoder(settings),
         Policy(
             checkpoint_every=kept.every_seconds,
+            checkpoint_events=kept.every_events,
             snapshot_every=settings.snapshot.every_seconds,
             snapshot_method=settings.snapshot.method,
             start=settings.kafka.start,
             on_data_loss=settings.on_data_loss,
+            assignments_per_message=bundle,
         ),
     )
+
+
+def warm_up(settings: Settings) -> None:
+    """Bring the kernels that learn from the disk: a thread may do this while a client waits for its broker."""
+    import numpy as np
+
+    from streamclust import StreamClusterer
+
+    clusterer = StreamClusterer(**settings.engine.model_dump())
+    clusterer.learn_many(np.eye(2))  # which every family takes
+    clusterer.assign_many(np.eye(2))
 
 
 def decoder(settings: Settings) -> Decoder:
@@ -52,13 +66,15 @@ def decoder(settings: Settings) -> Decoder:
 
 def source(settings: Settings) -> Source:
     """Where events come from."""
-    from streamclust_connectors.sources import StandardInput, SyntheticSource
+    from streamclust_connectors.sources import Brought, StandardInput, SyntheticSource
 
     kind, given = settings.source_kind, settings.source
     if kind == "kafka":
         return kafka_source(settings)
     if kind == "stdin":
         return StandardInput()
+    if kind == "http":
+        return Brought()
     if kind == "synthetic":
         return SyntheticSource(
             given.features, n_events=given.events, n_clusters=given.clusters, seed=given.seed
@@ -111,6 +127,7 @@ def sink(settings: Settings, origin: Source, store: SharedState | None) -> Sink:
         member,
         topics,  # type: ignore[arg-type]
         transactional_id(settings, store),
+        largest=settings.output.max_message_bytes,
         **client(settings, KafkaProducer),
     )
 

@@ -13,6 +13,7 @@ from streamclust_connectors.settings.sections import (
     Decode,
     Engine,
     Health,
+    Http,
     Kafka,
     Logging,
     Output,
@@ -63,6 +64,7 @@ class Settings(BaseSettings):
     snapshot: Snapshot = Snapshot()
     logging: Logging = Logging()
     health: Health = Health()
+    http: Http = Http()
     on_data_loss: Literal["fail", "continue"] = "fail"
     """What to do when records between the checkpoint and what the source still has are gone."""
 
@@ -96,7 +98,8 @@ class Settings(BaseSettings):
             return output.kind
         if output.path is not None:
             return "stdout" if output.path == STANDARD else "jsonl"
-        return "kafka" if self.source_kind == "kafka" else "stdout"
+        usual: dict[SourceKind, OutputKind] = {"kafka": "kafka", "http": "none"}
+        return usual.get(self.source_kind, "stdout")
 
     @property
     def topics(self) -> dict[str, str]:
@@ -130,6 +133,10 @@ class Settings(BaseSettings):
                 problems.append(f"source.path is not set: there is no {source} file to read")
             elif not self.source.path.is_file():
                 problems.append(f"source.path: there is no file {self.source.path}")
+        if source == "http" and not self.http.enabled:
+            problems.append(
+                "http.enabled is false: with source.kind http, events could not come from anywhere"
+            )
         if output == "jsonl" and self.output.path is None:
             problems.append("output.path is not set: there is no file to write to")
         if self.output.delivery == "exactly-once" and (source, output) != ("kafka", "kafka"):

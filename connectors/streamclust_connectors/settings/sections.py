@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from json import JSONDecodeError, loads
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import NoDecode
 
-SourceKind = Literal["kafka", "jsonl", "csv", "parquet", "stdin", "synthetic"]
+SourceKind = Literal["kafka", "jsonl", "csv", "parquet", "stdin", "synthetic", "http"]
 OutputKind = Literal["kafka", "jsonl", "stdout", "none"]
 
 
@@ -169,12 +170,7 @@ class Kafka(Section):
             raise ValueError("sasl_mechanism needs a security_protocol of SASL_SSL or SASL_PLAINTEXT")
         if named := sorted(self.options.keys() & Kafka.model_fields.keys()):
             raise ValueError(f"{', '.join(named)} must stand beside options, not in them")
-        for name in ("ssl_password", "sasl_plain_password"):
-            path = getattr(self, f"{name}_file")
-            if path is not None and getattr(self, name) is not None:
-                raise ValueError(f"{name} and {name}_file are both given; keep one")
-            if path is not None:
-                object.__setattr__(self, name, SecretStr(_secret(name, path)))
+        _read_secrets(self, "ssl_password", "sasl_plain_password")
         return self
 
     @property
@@ -198,6 +194,16 @@ def _given(value: object) -> object:
     if isinstance(value, SecretStr):
         return value.get_secret_value()
     return str(value) if isinstance(value, Path) else value
+
+
+def _read_secrets(section: Section, *names: str) -> None:
+    """Read each secret whose file is given."""
+    for name in names:
+        path = getattr(section, f"{name}_file")
+        if path is not None and getattr(section, name) is not None:
+            raise ValueError(f"{name} and {name}_file are both given; keep one")
+        if path is not None:
+            object.__setattr__(section, name, SecretStr(_secret(name, path)))
 
 
 def _secret(name: str, path: Path) -> str:
@@ -243,6 +249,10 @@ class Output(Section):
     """Messages that could not be read, true for <topic>.dlq; with false they are only counted."""
     delivery: Literal["at-least-once", "exactly-once"] = "at-least-once"
     """Whether a restart may send some outputs twice, or they go out in transactions."""
+    assignments_per_message: Count = 1
+    """Kafka: with more than one a message is a list of so many assignments, and has no key."""
+    max_message_bytes: Annotated[int, Field(ge=2000)] = 900_000
+    """Kafka: larger dead letters go without their value, larger snapshots without their details or not at all."""
 
 
 class Checkpoint(Section):
@@ -252,6 +262,8 @@ class Checkpoint(Section):
     """Where checkpoints are kept. Without one a restart begins anew."""
     every_seconds: Positive = 10.0
     """Time between checkpoints."""
+    every_events: Count | None = None
+    """A checkpoint is also written after so many events."""
     keep: Count = 3
     """How many are kept."""
 
@@ -274,6 +286,36 @@ class Logging(Section):
     """One JSON object on each line, or text for people."""
     every_seconds: Positive = 30.0
     """Time between reports of how far the service is."""
+
+
+class Http(Section):
+    """The API and the dashboard, without TLS: between them and the world put a proxy that has it and keeps Host."""
+
+    enabled: bool = False
+    """Whether `streamclust run` serves them beside its source; `streamclust serve` always does."""
+    host: str = "127.0.0.1"
+    """The address to listen at; 127.0.0.1 is reached from this machine alone."""
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8080
+    """0 takes any that is free."""
+    token: SecretStr | None = None
+    """What callers must bring as "Authorization: Bearer ..."; by the environment only."""
+    token_file: Path | None = None
+    """A file that holds it."""
+    max_bytes: Count = 8_000_000
+    """The largest body of a request."""
+    max_events: Count = 100_000
+    """The most events of a request: while they are learnt, everything else waits."""
+    max_features: Count = 256
+    """How many features /v1/learn may come to know: the summary of a Gaussian grows with their square."""
+    max_streams: Annotated[int, Field(ge=0)] = 32
+    """How many may follow /v1/events as a stream at a time."""
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Self:
+        _read_secrets(self, "token")
+        if self.token is not None and not re.fullmatch(r"[\x21-\x7e]+", self.token.get_secret_value()):
+            raise ValueError("token must be printable characters without spaces")
+        return self
 
 
 class Health(Section):

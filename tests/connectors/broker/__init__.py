@@ -19,7 +19,12 @@ from kafka.errors import KafkaError
 POM = Path(__file__).with_name("pom.xml")
 IMAGE = "apache/kafka:4.1.0"
 QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+QUICK = ("-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC")
 USER, PASSWORD = "tester", "secret-of-the-tests"
+LOGIN = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+PROTOCOLS = {"tls": "SSL", "sasl": "SASL_PLAINTEXT", "both": "SASL_SSL"}
+"""Listeners of a secure broker, besides its plain one."""
 START = 90.0
 """Seconds a broker may take to start on a busy machine."""
 
@@ -64,14 +69,17 @@ def jars():
 
 
 class JavaBroker:
-    """Kafka in KRaft mode, alone; its data lives as long as its directory, so it can be killed and started again."""
+    """Kafka in KRaft mode, alone; its data lives as long as its directory, so it can be killed and started again.
 
-    def __init__(self, directory, sasl=False, fast_start=True):
+    A secure one also listens with TLS, with passwords, and with both; `secure` says where, and whom to trust.
+    """
+
+    def __init__(self, directory, secure=False, fast_start=True):
         self.directory = Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
         self.classpath = f"{jars()}/*"
         self.address = f"127.0.0.1:{free_port()}"
-        self.sasl = f"127.0.0.1:{free_port()}" if sasl else None
+        self.secure = {name: f"127.0.0.1:{free_port()}" for name in PROTOCOLS} if secure else {}
         self.flags = [
             "-Xmx512m",
             QUIET,
@@ -82,13 +90,18 @@ class JavaBroker:
 
     def _configure(self):
         controller = f"127.0.0.1:{free_port()}"
-        listeners = [f"PLAINTEXT://{self.address}", f"CONTROLLER://{controller}"]
+        advertised = [f"PLAINTEXT://{self.address}"]
+        advertised += [f"{name.upper()}://{address}" for name, address in self.secure.items()]
+        protocols = {"CONTROLLER": "PLAINTEXT", "PLAINTEXT": "PLAINTEXT"}
+        protocols |= {name.upper(): protocol for name, protocol in PROTOCOLS.items()}
         settings = {
             "process.roles": "broker,controller",
             "node.id": 1,
+            "listeners": ",".join([*advertised, f"CONTROLLER://{controller}"]),
+            "advertised.listeners": ",".join(advertised),
             "controller.quorum.bootstrap.servers": controller,
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",
+            "listener.security.protocol.map": ",".join(":".join(pair) for pair in protocols.items()),
             "log.dirs": self.directory / "log",
             "offsets.topic.replication.factor": 1,
             "offsets.topic.num.partitions": 4,
@@ -99,27 +112,40 @@ class JavaBroker:
             "share.coordinator.state.topic.min.isr": 1,
             "group.initial.rebalance.delay.ms": 0,
             "group.min.session.timeout.ms": 1000,
-            "advertised.listeners": f"PLAINTEXT://{self.address}",
         }
-        if self.sasl:
-            listeners.append(f"SASL://{self.sasl}")
-            login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-            settings |= {
-                "sasl.enabled.mechanisms": "PLAIN",
-                "listener.name.sasl.plain.sasl.jaas.config": f'{login} user_{USER}="{PASSWORD}";',
-                "advertised.listeners": f"PLAINTEXT://{self.address},SASL://{self.sasl}",
-            }
-        settings["listeners"] = ",".join(listeners)
+        users = []
+        if self.secure:
+            settings |= self._locks()
+            users = ["--add-scram", f"SCRAM-SHA-512=[name={USER},password={PASSWORD}]"]
         self.file = self.directory / "server.properties"
         self.file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "x")
-        self._java("kafka.tools.StorageTool", "format", "--standalone", "-t", cluster, "-c", self.file)
+        self._java(
+            "kafka.tools.StorageTool", "format", "--standalone", "-t", cluster, "-c", self.file, *users
+        )
+
+    def _locks(self):
+        """Settings of the secure listeners; makes the broker's key and writes its certificate beside it."""
+        keys, certificate = self.directory / "keys.p12", self.directory / "broker.pem"
+        store = ["-keystore", keys, "-storetype", "PKCS12", "-storepass", PASSWORD, "-alias", "broker"]
+        names = ["-dname", "CN=localhost", "-ext", "SAN=ip:127.0.0.1,dns:localhost", "-validity", "30"]
+        _run("keytool", *QUICK, "-genkeypair", "-keyalg", "EC", *names, *store)
+        _run("keytool", *QUICK, "-exportcert", "-rfc", "-file", certificate, *store)
+        self.secure["certificate"] = str(certificate)
+        return {
+            "ssl.keystore.location": keys,
+            "ssl.keystore.type": "PKCS12",
+            "ssl.keystore.password": PASSWORD,
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+            **{f"listener.name.{name}.plain.sasl.jaas.config": LOGIN for name in ("sasl", "both")},
+            **{
+                f"listener.name.{name}.scram-sha-512.sasl.jaas.config": SCRAM_LOGIN
+                for name in ("sasl", "both")
+            },
+        }
 
     def _java(self, *arguments):
-        command = ["java", *self.flags, "-cp", self.classpath, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise Missing(f"a broker that starts: {done.stderr[-500:]}")
+        _run("java", *self.flags, "-cp", self.classpath, *arguments)
 
     def start(self):
         with (self.directory / "output").open("a") as output:
@@ -151,10 +177,16 @@ class JavaBroker:
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
+def _run(*command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Missing(f"a broker that starts: {command[0]} said {done.stdout[-300:]}{done.stderr[-500:]}")
+
+
 class DockerBroker:
     """The official image, with its port on loopback."""
 
-    sasl = None
+    secure = None
 
     def __init__(self):
         found = shutil.which("docker")
@@ -201,7 +233,7 @@ class DockerBroker:
 class RunningBroker:
     """One that somebody else started."""
 
-    sasl = None
+    secure = None
     stop_command = ("true",)
 
     def __init__(self, address):

@@ -1,0 +1,106 @@
+"""The stream of the demo: clusters that move, one that is born, one that splits, two that merge, one that dies."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+import numpy as np
+
+from streamclust_connectors.ports import Assigned, Batch, Partition, Revoked
+from streamclust_connectors.sources import BATCH, IteratorSource
+from streamclust_connectors.synthetic import Drift, Floats, Track
+
+Place = tuple[float, float]
+BREATH = 0.05
+"""Seconds of events that are delivered together: a service at work on single ones does little else."""
+
+
+class Scene(Drift):
+    """Seven clusters of two features, and all that can become of them."""
+
+    def __init__(self, n_events: int, seed: int = 8) -> None:
+        self.n_events = n_events
+        self._rng = np.random.default_rng(seed)
+        self.tracks = [
+            track(0.0, 1.0, (-13, 2), (-5, 11), shape(1.6, 0.7, turned=0.8)),  # wanders
+            track(0.0, 1.0, (13, -9), (14, 2), shape(1.2, 0.6, turned=-0.5)),
+            track(0.2, 1.0, (2, 9), (4, 6), shape(1.3, 0.6, turned=1.2)),  # is born
+            track(0.0, 0.35, (0, 0), (1, -1), shape(1.2, 1.2)),  # splits in the next two
+            track(0.35, 1.0, (1, -1), (2, -1), shape(0.9, 0.9), apart=(-4, 2)),
+            track(0.35, 1.0, (1, -1), (2, -1), shape(0.9, 0.9), apart=(3, -3)),
+            track(0.0, 0.6, (12, 10), (9, 12), shape(1.0, 1.0)),  # dies
+            track(0.0, 0.75, (-14, -12), (-6.6, -12), shape(1.0, 0.9)),  # these two merge into the last
+            track(0.0, 0.75, (0, -13), (-6, -12), shape(1.1, 0.8, turned=0.4)),
+            track(0.75, 1.0, (-6.3, -12), (-6.3, -12), shape(1.1, 0.9, turned=0.2)),
+        ]
+
+
+def track(first: float, last: float, start: Place, end: Place, root: Floats, apart: Place = (0, 0)) -> Track:
+    """A cluster that is at `start` at its first moment and at `end` at its last."""
+    path = (np.array(end, dtype=float) - start) / (last - first)
+    return Track(first, last, start - first * path, path, root, np.array(apart, dtype=float))
+
+
+def shape(long: float, short: float, turned: float = 0.0) -> Floats:
+    """Deviations of an ellipse along its axes, turned by an angle."""
+    c, s = math.cos(turned), math.sin(turned)
+    return np.array([[c, -s], [s, c]]) @ np.diag([long, short])
+
+
+class Paced(IteratorSource):
+    """A drifting stream at a pace: events fall due as time goes by. Before they are learnt, `judge` may see them.
+
+    It is told the events of each poll, and which cluster each came from.
+    """
+
+    def __init__(
+        self,
+        stream: Callable[[], Drift],
+        rate: float = math.inf,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        super().__init__("synthetic")
+        self.stream, self.rate = stream, rate
+        self.judge: Callable[[Floats, Sequence[int]], object] | None = None
+        self._clock, self._sleep = clock, sleep
+        self._start: float | None = None
+        self._drawn: list[tuple[list[float], int]] = []
+
+    def values(self) -> Iterator[bytes]:
+        """The events as JSON objects of x and y."""
+        for events, labels in self.stream().batches(BATCH):
+            for (x, y), label in zip(events.tolist(), labels.tolist(), strict=True):
+                self._drawn.append(([x, y], label))
+                yield msgspec.json.encode({"x": x, "y": y})
+
+    def poll(self, seconds: float) -> Sequence[Assigned | Revoked | Batch]:
+        """The events that are due."""
+        if self._values is None:
+            return super().poll(seconds)
+        due = self._due()
+        if due < max(1.0, self.rate * BREATH) and due < math.inf:
+            self._sleep(min(seconds, BREATH))
+            return []
+        self.size = int(min(due, BATCH))
+        self._drawn.clear()
+        found = super().poll(seconds)
+        if self._drawn and self.judge is not None:
+            rows, labels = zip(*self._drawn, strict=True)
+            self.judge(np.array(rows), labels)
+        return found
+
+    def _due(self) -> float:
+        """How many events should have come by now and have not."""
+        if self._start is None:
+            self._start = self._clock()
+        return math.inf if self.rate == math.inf else (self._clock() - self._start) * self.rate - self._at
+
+    def lag(self) -> dict[Partition, int]:
+        """How far behind its pace the stream is."""
+        if self._start is None or self.rate == math.inf or self.finished:
+            return {}
+        return {self.partition: max(0, int(self._due()))}

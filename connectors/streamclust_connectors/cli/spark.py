@@ -1,0 +1,217 @@
+"""spark-summarize: the clusters of a data lake, by Spark."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from streamclust_connectors.cli.errors import BadData
+from streamclust_connectors.cli.options import (
+    Config,
+    Family,
+    Features,
+    Seed,
+    Set,
+    Time,
+    Weight,
+    examples,
+    messages,
+    results,
+    settings_from,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+app = typer.Typer()
+
+KINDS = ("parquet", "csv")
+HEAD = 1000
+"""Rows of a CSV lake that are looked at to find its columns of numbers."""
+
+
+@app.command(
+    "spark-summarize",
+    epilog=examples(
+        "streamclust spark-summarize lake/events --features x,y --output model.checkpoint",
+        "streamclust spark-summarize 's3a://bucket/*.csv' --kind csv --master spark://host:7077 --refused refused",
+        "streamclust inspect model.checkpoint",
+    ),
+)
+def spark_summarize(
+    lake: Annotated[
+        str, typer.Argument(help="Parquet or CSV files: a path, directory or pattern that Spark reads.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The checkpoint to write.")] = Path(
+        "lake.checkpoint"
+    ),
+    features: Features = None,
+    family: Family = None,
+    weight: Weight = None,
+    time: Time = None,
+    half_life: Annotated[
+        float | None, typer.Option(help="A row's weight halves after so much time; needs --time.")
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(help="parquet or csv (with a header); csv if LAKE's name says so, else parquet."),
+    ] = None,
+    refused: Annotated[
+        str | None,
+        typer.Option(help="Where to write rows without usable numbers, with the reasons, as Parquet."),
+    ] = None,
+    master: Annotated[
+        str | None,
+        typer.Option(envvar="SPARK_MASTER", help="Spark's master; all cores of this machine, if not given."),
+    ] = None,
+    spark_option: Annotated[
+        list[str] | None,
+        typer.Option("--spark", metavar="KEY=VALUE", help="A setting of Spark's. Can be repeated."),
+    ] = None,
+    seed: Seed = None,
+    config: Config = None,
+    given: Set = None,
+) -> None:
+    """Find the clusters of a data lake: a summary of each partition, merged, and one refit. Rows are not collected."""
+    flags = {
+        "engine.family": family,
+        "engine.half_life": half_life,
+        "engine.seed": seed,
+        "decode.features": features,
+    }
+    settings = settings_from(config, given, flags | {"decode.weight": weight, "decode.time": time})
+    form = kind or ("csv" if lake.rstrip("*").endswith(".csv") else "parquet")
+    if form not in KINDS:
+        raise typer.BadParameter(f"{form!r} is neither parquet nor csv", param_hint="--kind")
+    if not output.absolute().parent.is_dir():
+        raise typer.BadParameter(f"there is no directory {output.absolute().parent}", param_hint="--output")
+    spark = start(master, spark_option or [])
+    from streamclust.checkpoint import write
+    from streamclust_connectors.cli.tables import clusters
+    from streamclust_connectors.spark import clusterer_of, summary
+
+    engine = settings.engine.model_dump()
+    frame = read(spark, lake, form, {weight, time})
+    columns = chosen(frame, settings.decode.features, {weight, time})
+    with progress(spark):
+        made = summary(
+            frame, columns, family=engine["family"], max_leaves=engine["max_leaves"], weight=weight, time=time,
+            half_life=engine["half_life"], refused=refused, seed=engine["seed"],
+        )  # fmt: skip
+    tell(made.n_rows, made.n_refused, refused)
+    if not made.tree.n_events:
+        raise BadData(
+            f"none of the {made.n_rows:,} rows of {lake} could be used; choose columns of numbers with --features"
+        )
+    with messages().status("refit"):
+        model = clusterer_of(made.tree, list(columns), **engine)
+    state = model.to_state({"lake": [lake, made.n_rows]})
+    state.values["n_refused"] = made.n_refused
+    state.values["decode"] = settings.decode.model_dump(mode="json") | {"features": list(columns)}
+    write(output, state)
+    console = results()
+    console.print(clusters(model))
+    console.print(
+        f"{made.n_rows:,} rows in {made.partitions:,} partitions, {made.bytes:,} bytes of summaries"
+    )
+    console.print(f"checkpoint {output}", soft_wrap=True, markup=False)
+
+
+def start(master: str | None, given: list[str]) -> SparkSession:
+    """A session, quiet."""
+    options = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise typer.BadParameter(
+                f"{text!r} is not KEY=VALUE, as spark.executor.memory=4g is", param_hint="--spark"
+            )
+        options[name.strip()] = value
+    try:
+        from streamclust_connectors.spark.session import java, session
+    except ImportError:
+        raise ImportError('this command needs Spark: pip install "streamclust[spark]"') from None
+    java()
+    with messages().status("starting Spark"):
+        spark = session(master or "local[*]", options=options)
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def read(spark: SparkSession, lake: str, kind: str, numbers: set[str | None]) -> DataFrame:
+    """The lake as a data frame; the columns of a CSV file are text, but for weights and times."""
+    from pyspark.errors import AnalysisException
+    from pyspark.sql.functions import col
+
+    try:
+        if kind == "parquet":
+            return spark.read.parquet(lake)
+        frame = spark.read.csv(lake, header=True)
+    except AnalysisException as error:
+        raise BadData(f"{lake} cannot be read as {kind}: {str(error).splitlines()[0]}") from None
+    known = {name: col(f"`{name}`").try_cast("double") for name in frame.columns if name in numbers}
+    return frame.withColumns(known) if known else frame
+
+
+def chosen(frame: DataFrame, names: Sequence[str] | None, others: set[str | None]) -> dict[str, Column]:
+    """The features: those named, or all columns of numbers but the weight and the time; text is read as numbers."""
+    from pyspark.sql.functions import col
+    from pyspark.sql.types import NumericType, StringType
+
+    types = {field.name: field.dataType for field in frame.schema.fields}
+    text = [name for name, kind in types.items() if isinstance(kind, StringType)]
+    if names is None:
+        wanted = {name for name, kind in types.items() if isinstance(kind, NumericType)}
+        wanted |= set(numeric(frame, [name for name in text if name not in others]))
+        names = [name for name in types if name in wanted and name not in others]
+    if missing := [name for name in names if name not in types]:
+        raise BadData(f"there is no column {missing[0]!r}; there are {', '.join(types)}")
+    if not names:
+        raise BadData(f"none of the columns {', '.join(types)} holds numbers")
+    return {name: col(f"`{name}`").try_cast("double") if name in text else col(f"`{name}`") for name in names}
+
+
+def numeric(frame: DataFrame, names: list[str]) -> list[str]:
+    """Those columns of text whose first rows hold numbers and nothing else."""
+    from pyspark.sql.functions import col, count
+
+    counts = [count(col(f"`{name}`")) for name in names]
+    counts += [count(col(f"`{name}`").try_cast("double")) for name in names]
+    row = frame.limit(HEAD).select(*counts).first() if names else None
+    found = list(row or ())
+    n = len(names)
+    return [name for i, name in enumerate(names) if found[i] == found[n + i] > 0]
+
+
+@contextmanager
+def progress(spark: SparkSession) -> Iterator[None]:
+    """Says on the terminal how many of the partitions are done."""
+    console = messages()
+    tracker, over = spark.sparkContext.statusTracker(), threading.Event()
+
+    def tell() -> None:
+        while not over.wait(0.5):
+            for stage in tracker.getActiveStageIds():
+                if info := tracker.getStageInfo(stage):
+                    status.update(f"summarising: {info.numCompletedTasks:,} of {info.numTasks:,} partitions")
+
+    with console.status("summarising") as status:
+        thread = threading.Thread(target=tell, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+
+def tell(rows: int, refused: int, where: str | None) -> None:
+    """Say how many rows were left out, and where they are."""
+    if refused:
+        kept = f"; they are in {where}" if where else "; --refused PATH keeps them, with the reasons"
+        typer.echo(f"warning: {refused:,} of {rows:,} rows hold no usable numbers{kept}", err=True)

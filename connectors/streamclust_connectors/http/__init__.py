@@ -1,0 +1,1 @@
+"""The HTTP side of the service: an API, metrics, and the dashboard's page. See `server.serving`, which starts it."""

@@ -1,0 +1,229 @@
+"""The API. Answers go out as msgspec writes them: numbers that JSON cannot hold become null."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import FastAPI, Path, Query, Request, Response
+from fastapi.responses import HTMLResponse, StreamingResponse
+from prometheus_client.exposition import choose_encoder
+from starlette.concurrency import run_in_threadpool
+
+from streamclust import __version__
+from streamclust_connectors.http import dashboard, schemas
+from streamclust_connectors.http.backend import Backend
+from streamclust_connectors.http.docs import HEADERS, page
+from streamclust_connectors.http.metrics import registry
+from streamclust_connectors.http.problems import Problem, documented, install
+from streamclust_connectors.http.security import Gate
+from streamclust_connectors.http.streams import Streams
+from streamclust_connectors.settings import Settings
+
+LARGEST = 2**53
+"""The largest whole number that every reader of JSON can hold."""
+Number = Annotated[int, Path(ge=0, le=LARGEST)]
+After = Annotated[int, Query(ge=0, le=LARGEST, description="Only what came after this `seq`.")]
+Limit = Annotated[int, Query(ge=1, le=1000)]
+Feature = Annotated[str | None, Query(description="A feature; name both or neither.")]
+
+
+def create_app(backend: Backend, settings: Settings) -> FastAPI:
+    """The application of one service."""
+    streams = Streams(backend, settings.http.max_streams)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        sampling = asyncio.create_task(streams.run())
+        yield
+        streams.close()
+        sampling.cancel()
+        with suppress(asyncio.CancelledError):
+            await sampling
+
+    app = FastAPI(
+        title="streamclust",
+        version=__version__,
+        description="Streaming clustering that learns the number of clusters.",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+        responses=documented(401, 403, 413, 503),
+        generate_unique_id_function=lambda route: route.name,
+    )
+    app.state.streams = streams
+    install(app)
+    app.add_middleware(Gate, settings=settings.http)
+    add_health(app, backend, settings)
+    add_model(app, backend, streams)
+    add_snapshots(app, backend, settings)
+    app.include_router(dashboard.router())
+    return app
+
+
+def answer(content: object, status: int = 200, **headers: str) -> Response:
+    """Content as JSON."""
+    return Response(msgspec.json.encode(content), status, headers, media_type="application/json")
+
+
+def add_health(app: FastAPI, backend: Backend, settings: Settings) -> None:
+    """What tells others how the service is, and what can be asked of it."""
+    metrics = registry(backend)
+
+    @app.get("/livez", tags=["health"], response_model=schemas.Alive)
+    async def livez() -> Response:
+        """Whether the loop turns."""
+        age, limit = backend.service.stats.age, settings.health.max_age_seconds
+        if age > limit:
+            raise Problem(503, f"the loop last turned {age:.0f} s ago, which is more than {limit:g} s")
+        return answer({"heartbeat_age_seconds": age})
+
+    @app.get("/readyz", tags=["health"], response_model=schemas.Ready)
+    async def readyz() -> Response:
+        """Whether state is loaded and partitions are assigned."""
+        if not backend.service.stats.ready:
+            raise Problem(503, "the service is starting or stopping", {"Retry-After": "1"})
+        return answer({"ready": True})
+
+    @app.get(
+        "/metrics", tags=["health"], response_class=Response, responses={200: {"content": {"text/plain": {}}}}
+    )
+    async def prometheus_metrics(request: Request) -> Response:
+        """Metrics for Prometheus."""
+        encode, kind = choose_encoder(request.headers.get("accept", ""))
+        return Response(encode(metrics), headers={"Content-Type": kind})
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return HTMLResponse(page(app.openapi()), headers=HEADERS)
+
+
+def add_model(app: FastAPI, backend: Backend, streams: Streams) -> None:
+    """What was learnt, and learning."""
+
+    @app.get("/v1/status", tags=["model"], response_model=schemas.Status)
+    async def status() -> Response:
+        """How the service does."""
+        return answer(backend.status())
+
+    @app.get("/v1/clusters", tags=["model"], response_model=schemas.Clusters)
+    def clusters() -> Response:
+        """The clusters as of now, the heaviest first."""
+        return answer(backend.clusters())
+
+    @app.get(
+        "/v1/clusters/{id}", tags=["model"], response_model=schemas.Cluster, responses=documented(404, 422)
+    )
+    def cluster(id: Number) -> Response:
+        """One cluster as of now."""
+        return answer(backend.cluster(id))
+
+    @app.get(
+        "/v1/events",
+        tags=["model"],
+        response_model=schemas.Events,
+        responses=documented(422) | {200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+    )
+    async def events(request: Request, after: After = 0, limit: Limit = 100) -> Response:
+        """What happened to clusters.
+
+        With `Accept: text/event-stream` they come as they happen, as events `lifecycle`, and every second a `status`.
+        """
+        if "text/event-stream" not in request.headers.get("accept", ""):
+            return answer(await run_in_threadpool(backend.events, after, limit))
+        last = request.headers.get("last-event-id", "")
+        stream = streams.follow(int(last) if last.isdecimal() and len(last) < 16 else after)
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+
+    @app.get("/v1/history", tags=["model"], response_model=schemas.History, responses=documented(422))
+    def history(since: Annotated[float, Query(allow_inf_nan=False)] = 0.0) -> Response:
+        """Figures of every second after a moment (seconds since 1970); of older ones fewer."""
+        return answer(backend.history.since(since))
+
+    @app.get("/v1/view", tags=["model"], response_model=schemas.View, responses=documented(422))
+    def view(x: Feature = None, y: Feature = None) -> Response:
+        """Leaves and clusters over two features, or over the first two principal axes."""
+        return answer(backend.view(x, y))
+
+    @app.post(
+        "/v1/predict",
+        tags=["model"],
+        response_model=schemas.Prediction,
+        responses=documented(422),
+        openapi_extra={"requestBody": schemas.EVENTS},
+    )
+    async def predict(request: Request) -> Response:
+        """The cluster of each event, how probable that is, and how novel the event is (-log p)."""
+        body = await request.body()
+        return answer(await run_in_threadpool(backend.predict, body))
+
+    @app.post(
+        "/v1/learn",
+        tags=["model"],
+        response_model=schemas.Learnt,
+        responses=documented(409, 422),
+        openapi_extra={"requestBody": schemas.EVENTS},
+    )
+    async def learn(request: Request) -> Response:
+        """Learn events; those that cannot be learnt are refused, the others are learnt all the same.
+
+        Only `streamclust serve` does: beside another source, events are that source's.
+        """
+        body = await request.body()
+        return answer(await run_in_threadpool(backend.learn, body))
+
+
+def add_snapshots(app: FastAPI, backend: Backend, settings: Settings) -> None:
+    """Hierarchies."""
+    tags: list[Any] = ["snapshots"]
+
+    @app.post(
+        "/v1/snapshots",
+        tags=tags,
+        status_code=201,
+        response_model=schemas.SnapshotSummary,
+        responses=documented(409, 422),
+        openapi_extra={"requestBody": schemas.SNAPSHOT},
+    )
+    async def take_snapshot(request: Request) -> Response:
+        """Take a snapshot: the hierarchy of everything learnt until now."""
+        method = wanted_method(await request.body(), settings.snapshot.method)
+        taken = await run_in_threadpool(backend.take_snapshot, method)
+        return answer(taken.summary, 201, Location=f"/v1/snapshots/{taken.version}")
+
+    @app.get("/v1/snapshots", tags=tags, response_model=list[schemas.SnapshotSummary])
+    async def snapshots() -> Response:
+        """The latest snapshots, the oldest first."""
+        return answer([kept.summary for kept in backend.snapshots])
+
+    @app.get(
+        "/v1/snapshots/{version}",
+        tags=tags,
+        response_model=schemas.Snapshot,
+        responses=documented(404, 422),
+    )
+    async def snapshot(version: Number) -> Response:
+        """A snapshot with its tree."""
+        kept = backend.snapshot(version)
+        return answer(kept.summary | {"dendrogram": kept.dendrogram})
+
+
+class Wanted(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a request for a snapshot."""
+
+    method: schemas.Method | msgspec.UnsetType = msgspec.UNSET
+
+
+def wanted_method(body: bytes, usual: schemas.Method) -> schemas.Method:
+    """How to merge clusters, as a body says."""
+    if not body.strip():
+        return usual
+    try:
+        method = msgspec.json.decode(body, type=Wanted).method
+        return usual if isinstance(method, msgspec.UnsetType) else method
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Problem(422, f"the body cannot be read: {error}") from None

@@ -1,0 +1,88 @@
+"""The dashboard: one page at /, what it is made of under /static, and nothing from any other host."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from fastapi import APIRouter, HTTPException, Request, Response
+
+HERE = Path(__file__).parent / "static"
+TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+HEADERS = {
+    # Plotly writes a style sheet, and styles of single elements, into the page: without these nothing stands in place.
+    "Content-Security-Policy": (
+        "default-src 'self'; style-src 'self' 'unsafe-inline'; "
+        "object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Vary": "Accept-Encoding",
+}
+
+
+@dataclass(frozen=True)
+class Asset:
+    """A file as it goes over the wire."""
+
+    content: bytes
+    packed: bytes
+    """The same by gzip."""
+    kind: str
+    tag: str
+    """Changes with the content: what a browser has already is not sent again."""
+
+
+@cache
+def assets() -> dict[str, Asset]:
+    """Every file of the page by its name, read and packed once, when the first is asked for."""
+    return {path.name: read(path) for path in (*HERE.iterdir(), plotly_script()) if path.suffix in TYPES}
+
+
+def read(path: Path) -> Asset:
+    """A file, packed."""
+    content = path.read_bytes()
+    tag = hashlib.sha256(content).hexdigest()[:20]
+    packed = gzip.compress(content, 6, mtime=0)
+    return Asset(content, packed, f"{TYPES[path.suffix]}; charset=utf-8", f'"{tag}"')
+
+
+def plotly_script() -> Path:
+    """Plotly's script, which its Python package brings with it."""
+    found = find_spec("plotly")
+    if found is None or not found.submodule_search_locations:
+        raise ImportError("the dashboard needs plotly: pip install 'streamclust[service]'")
+    return Path(found.submodule_search_locations[0]) / "package_data" / "plotly.min.js"
+
+
+def router() -> APIRouter:
+    """The routes of the dashboard; an ImportError if what it draws with is not installed."""
+    plotly_script()
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.get("/")
+    def page(request: Request) -> Response:
+        return answer(request, "index.html")
+
+    @routes.get("/static/{name}")
+    def file(request: Request, name: str) -> Response:
+        return answer(request, name)
+
+    return routes
+
+
+def answer(request: Request, name: str) -> Response:
+    """A file, packed for whoever can unpack it, or the news that it has not changed."""
+    found = assets().get(name)
+    if found is None:
+        raise HTTPException(404, f"the dashboard has no file {name!r}")
+    headers = HEADERS | {"ETag": found.tag, "Cache-Control": "no-cache"}
+    if request.headers.get("if-none-match") == found.tag:
+        return Response(status_code=304, headers=headers)
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(found.packed, headers=headers | {"Content-Encoding": "gzip"}, media_type=found.kind)
+    return Response(found.content, headers=headers, media_type=found.kind)

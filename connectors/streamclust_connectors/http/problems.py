@@ -1,0 +1,96 @@
+"""Errors as problem+json (RFC 9457): a status, what it is called, and a sentence about this case."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from streamclust_connectors.handing import Busy
+
+MEDIA = "application/problem+json"
+
+
+class Problem(HTTPException):
+    """What an answer is when it cannot be given. Members beside the usual ones are given by name."""
+
+    def __init__(
+        self, status: int, detail: str, headers: Mapping[str, str] | None = None, **more: object
+    ) -> None:
+        super().__init__(status, detail, dict(headers or {}))
+        self.more = more
+
+    @property
+    def response(self) -> Response:
+        """The problem as an answer."""
+        return answer(self.status_code, self.detail, self.headers, **self.more)
+
+
+def answer(status: int, detail: str, headers: Mapping[str, str] | None = None, **more: object) -> Response:
+    """A problem as it goes over the wire.
+
+    >>> answer(404, "there is no cluster 7").body
+    b'{"type":"about:blank","title":"Not Found","status":404,"detail":"there is no cluster 7"}'
+    """
+    title = HTTPStatus(status).phrase
+    content = {"type": "about:blank", "title": title, "status": status, "detail": detail} | more
+    return Response(msgspec.json.encode(content), status, headers, media_type=MEDIA)
+
+
+def install(app: FastAPI) -> None:
+    """Answer every failure with a problem."""
+
+    @app.exception_handler(HTTPException)
+    async def refused(request: Request, error: HTTPException) -> Response:
+        if isinstance(error, Problem):
+            return error.response
+        detail = {
+            404: f"there is nothing at {request.url.path}; /docs says what there is",
+            405: f"{request.url.path} does not take {request.method}",
+        }.get(error.status_code, str(error.detail))
+        return answer(error.status_code, detail, error.headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        # Without what was given, which may be anything and of any length.
+        errors = [{"where": list(map(str, e["loc"])), "message": e["msg"]} for e in error.errors()]
+        detail = "; ".join(f"{'.'.join(e['where'])}: {e['message']}" for e in errors)
+        return answer(422, detail, errors=errors)
+
+    @app.exception_handler(ClientDisconnect)
+    async def gone(request: Request, error: ClientDisconnect) -> Response:
+        return answer(400, "the body broke off")  # nobody is there to read it, and nothing is worth a log
+
+    @app.exception_handler(Busy)
+    async def busy(request: Request, error: Busy) -> Response:
+        return answer(503, str(error), {"Retry-After": "1"})
+
+    @app.exception_handler(Exception)
+    async def failed(request: Request, error: Exception) -> Response:
+        return answer(500, "something failed that should not have; the log of the service says what")
+
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+    },
+}
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Problems that a route may answer with, for its description."""
+    return {
+        status: {"description": HTTPStatus(status).phrase, "content": {MEDIA: {"schema": SCHEMA}}}
+        for status in statuses
+    }

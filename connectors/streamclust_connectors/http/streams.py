@@ -1,0 +1,87 @@
+"""Server-sent events: every second the status, and what happened to clusters since."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+
+from streamclust_connectors.handing import Busy
+from streamclust_connectors.http.backend import Backend
+from streamclust_connectors.http.problems import Problem
+
+log = logging.getLogger(__name__)
+
+PERIOD = 1.0
+"""Seconds between samples."""
+
+
+class Streams:
+    """The clock of the application, and those who follow it."""
+
+    def __init__(self, backend: Backend, limit: int) -> None:
+        self.backend, self.limit = backend, limit
+        self.followers = 0
+        self.closed = False
+        self._tick = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def run(self) -> None:
+        """Take a sample every second, and wake those who follow, until cancelled."""
+        loop = self._loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + PERIOD
+            try:
+                await run_in_threadpool(self.backend.sample)
+            except Busy:
+                pass
+            except Exception:
+                log.exception("no sample could be taken")
+            self._wake()
+            await asyncio.sleep(max(0.0, due - loop.time()))
+
+    def close(self) -> None:
+        """Send everybody home. To be called in the application's own loop."""
+        self.closed = True
+        self._wake()
+
+    def close_soon(self) -> None:
+        """The same, from another thread."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self.close)
+
+    def _wake(self) -> None:
+        tick, self._tick = self._tick, asyncio.Event()
+        tick.set()
+
+    def follow(self, after: int) -> AsyncIterator[bytes]:
+        """The stream of one follower, from an entry of the journal on; a Problem if there are too many."""
+        if self.followers >= self.limit:
+            raise Problem(503, f"{self.limit} follow already (http.max_streams)", {"Retry-After": "10"})
+        self.followers += 1
+        return self._following(after)
+
+    async def _following(self, after: int) -> AsyncIterator[bytes]:
+        try:
+            while not self.closed:
+                tick = self._tick
+                for event in self.backend.journal.after(after):
+                    after = event["seq"]
+                    yield message("lifecycle", event, after)
+                yield message("status", self.backend.status())
+                await tick.wait()
+        finally:
+            self.followers -= 1
+
+
+def message(kind: str, content: object, number: int | None = None) -> bytes:
+    r"""One event of a stream.
+
+    >>> message("status", {"ready": True})
+    b'event: status\ndata: {"ready":true}\n\n'
+    """
+    number_line = b"" if number is None else b"id: %d\n" % number
+    return b"%sevent: %s\ndata: %s\n\n" % (number_line, kind.encode(), msgspec.json.encode(content))

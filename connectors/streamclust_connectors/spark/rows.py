@@ -1,0 +1,91 @@
+"""Rows of a data frame as numbers, and why some of them cannot be used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.functions import col
+from pyspark.sql.types import BooleanType, NumericType
+
+from streamclust._kernels.types import Floats
+from streamclust.tree.rows import LARGEST
+
+Columns = Sequence[str] | Mapping[str, Column]
+PREFIX = "_streamclust_"
+
+
+def expressions(frame: DataFrame, columns: Columns) -> dict[str, Column]:
+    """What to compute for each feature: given by the caller, or a column that holds numbers."""
+    if isinstance(columns, str):
+        raise TypeError(f"columns must be a list of names, got the text {columns!r}; use [{columns!r}]")
+    if not len(columns):
+        raise ValueError("columns must name at least one feature")
+    if isinstance(columns, Mapping):
+        return {name: column.cast("double") for name, column in columns.items()}
+    repeated = {name for name in columns if list(columns).count(name) > 1}
+    if repeated:
+        raise ValueError(f"columns must differ from each other, got {sorted(repeated)} more than once")
+    return {name: number(frame, name) for name in columns}
+
+
+def number(frame: DataFrame, name: str) -> Column:
+    """A column of numbers, as doubles."""
+    types = {field.name: field.dataType for field in frame.schema.fields}
+    if name not in types:
+        raise ValueError(f"there is no column {name!r}; there are {', '.join(types)}")
+    if not isinstance(types[name], (NumericType, BooleanType)):
+        raise ValueError(
+            f"column {name!r} holds no numbers but {types[name].simpleString()}: make them numbers first, for example "
+            f"columns={{{name!r}: col({name!r}).try_cast('double')}}"
+        )
+    return col(f"`{name}`").cast("double")
+
+
+def table(batch: pa.RecordBatch, names: Iterable[str]) -> Floats:
+    """Columns of doubles as rows of numbers; what is missing is NaN."""
+    columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in names]
+    return np.stack(columns, axis=1) if columns else np.empty((len(batch), 0))
+
+
+def beyond(x: Floats, names: Sequence[str], missing: bool = False) -> dict[int, str]:
+    """Why some rows are no points: their numbers are missing (unless that is allowed), infinite or too large.
+
+    >>> beyond(np.array([[1.0, np.nan], [1.0, 2.0], [-np.inf, np.nan]]), ["x", "y"])
+    {0: 'y is missing or not a number', 2: 'x is -inf, y is missing or not a number'}
+    """
+    wrong = ~(np.abs(x) <= LARGEST)
+    if missing:
+        wrong &= ~np.isnan(x)
+    return {
+        row: ", ".join(_told(names[column], x[row, column]) for column in np.flatnonzero(wrong[row]).tolist())
+        for row in np.flatnonzero(wrong.any(axis=1)).tolist()
+    }
+
+
+def _told(name: str, value: float) -> str:
+    if np.isnan(value):
+        return f"{name} is missing or not a number"
+    return f"{name} is {value:g}" + ("" if np.isinf(value) else f", larger than {LARGEST:g}")
+
+
+def refusals(check: Callable[[Any], object], rows: Any) -> dict[int, str]:  # noqa: ANN401
+    """Why some of the rows (their numbers) do not pass a check that raises for any: found by halving.
+
+    >>> def check(rows):
+    ...     if (rows > 6).any():
+    ...         raise ValueError("too large")
+    >>> refusals(check, np.arange(8))
+    {7: 'too large'}
+    """
+    try:
+        check(rows)
+    except ValueError as error:
+        if len(rows) > 1:
+            half = len(rows) // 2
+            return refusals(check, rows[:half]) | refusals(check, rows[half:])
+        return {int(rows[0]): str(error)}
+    return {}

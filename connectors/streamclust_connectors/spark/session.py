@@ -1,0 +1,42 @@
+"""A Spark session, or a sentence that says what it lacks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+
+class NoJava(RuntimeError):  # noqa: N818
+    """Spark runs on Java, and there is none."""
+
+
+def java() -> str:
+    """The Java that Spark will run on."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which(str(Path(home) / "bin" / "java") if home else "java")
+    if found is None:
+        where = f"in JAVA_HOME, which is {home}" if home else "on the path"
+        raise NoJava(
+            f"Spark needs Java 17 or newer, and there is none {where}: install it (openjdk-17-jre-headless on "
+            "Debian), or set JAVA_HOME to where it is"
+        )
+    return found
+
+
+def session(
+    master: str | None = None, name: str = "streamclust", options: Mapping[str, str] | None = None
+) -> SparkSession:
+    """The session there is, or a new one, whose Python workers run this very interpreter."""
+    java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers run whatever `python3` is
+    builder = SparkSession.builder.appName(name)
+    if master is not None:
+        builder = builder.master(master)
+    for key, value in (options or {}).items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

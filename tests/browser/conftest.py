@@ -1,0 +1,87 @@
+"""A headless browser, and a service whose dashboard it looks at."""
+
+import json
+import os
+import shutil
+import threading
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from playwright.sync_api import sync_playwright
+
+from streamclust import StreamClusterer
+from streamclust_connectors.cli.scene import Paced, Scene
+from streamclust_connectors.http.server import serving
+from streamclust_connectors.service import Policy, Service
+from streamclust_connectors.settings import load
+from streamclust_connectors.sinks import LinesSink
+from streamclust_connectors.sources import MemorySource
+
+NAMES = "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
+RATE = 4000.0
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Chromium as the system has it. Skips loudly without one or, where one is required, fails."""
+    found = next(filter(None, map(shutil.which, NAMES)), None)
+    if found is None:
+        reason = f"no browser: none of {', '.join(NAMES)} is installed"
+        if os.environ.get("STREAMCLUST_REQUIRE_BROWSER"):
+            pytest.fail(f"STREAMCLUST_REQUIRE_BROWSER is set, but there is {reason}", pytrace=False)
+        pytest.skip(reason)
+    sandboxed = os.geteuid() != 0  # Chromium's sandbox does not work for root
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, chromium_sandbox=sandboxed)
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def served(source):
+    """A service that learns a source and listens; its address."""
+    service = Service(
+        source, LinesSink(channels=()), StreamClusterer(), policy=Policy(poll=0.05, stop_at_end=False)
+    )
+    settings = load(overrides={"source": {"kind": "synthetic"}, "http": {"port": 0}})
+    loop = threading.Thread(target=service.run)
+    with serving(service, settings) as url:
+        loop.start()
+        try:
+            yield url
+        finally:
+            service.stop()
+            loop.join()
+
+
+@pytest.fixture(scope="module")
+def live():
+    """A service in the middle of a stream."""
+    with served(Paced(lambda: Scene(400_000), RATE)) as url:
+        yield url
+
+
+@pytest.fixture
+def idle():
+    """A service that nothing was sent to."""
+    with served(MemorySource({("events", 0): []}, endless=True)) as url:
+        yield url
+
+
+@pytest.fixture
+def hostile():
+    """A service whose events have names that would do harm, were they taken for HTML."""
+    names = "<img src=x onerror=document.title='mine'>", "<b>bold</b>&amp;"
+    rows = np.random.default_rng(4).normal(size=(60, 2)).tolist()
+    events = [json.dumps(dict(zip(names, row, strict=True))).encode() for row in rows]
+    with served(MemorySource({("events", 0): events}, endless=True)) as url:
+        yield url, names
+
+
+@pytest.fixture
+def guarded(monkeypatch):
+    """A service that asks for a token."""
+    monkeypatch.setenv("STREAMCLUST_HTTP__TOKEN", "open-sesame")
+    with served(Paced(lambda: Scene(4000))) as url:
+        yield url

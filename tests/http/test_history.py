@@ -1,0 +1,144 @@
+"""Samples that thin out as they age, the journal of changes, what is kept for a while, a lock that is handed on."""
+
+import threading
+import time
+
+import pytest
+
+from streamclust.lineage import KEPT, Change
+from streamclust_connectors.handing import Busy, HandedLock
+from streamclust_connectors.http.history import CAPACITY, TREND, History, Journal, Sample
+from streamclust_connectors.http.kept import SHARE, SHORTEST, Kept
+
+
+def sample(at, **shares):
+    return Sample(at, 0, 0.0, None, 0, None, None, {int(k[1:]): v for k, v in shares.items()})
+
+
+def test_older_samples_thin_out_and_the_latest_are_all_there():
+    history = History()
+    for second in range(50 * CAPACITY):
+        history.add(sample(float(second)))
+    at = history.since()["at"]
+    assert len(at) <= CAPACITY
+    assert at == sorted(set(at))
+    assert at[0] == 0.0
+    latest = at[-CAPACITY // 2 :]
+    assert latest == [float(50 * CAPACITY - CAPACITY // 2 + i) for i in range(CAPACITY // 2)]
+
+
+def test_shares_as_they_were():
+    history = History()
+    assert history.shares_before(0.0) == {}
+    for second in range(200):
+        history.add(sample(float(second), c1=second / 200))
+    assert history.shares_before(199.0) == {1: (199 - TREND) / 200}
+    assert history.shares_before(10.0) == {1: 0.0}
+
+
+def test_moments_before_there_were_clusters_are_no_trend():
+    history = History()
+    history.add(sample(0.0))
+    history.add(sample(1.0, c1=0.5))
+    assert history.shares_before(2.0) == {1: 0.5}
+
+
+def change(at, kind="born", child=1):
+    return Change(kind, at, 0, {}, {child: 1.0})
+
+
+def test_the_journal_numbers_what_is_new():
+    journal, log = Journal(), [change(1), change(5, child=2)]
+    journal.update(log)
+    journal.update(log)
+    log.append(change(5, child=3))
+    journal.update(log)
+    assert [event["seq"] for event in journal.after(0)] == [1, 2, 3]
+    assert [event["children"] for event in journal.after(1)] == [[[2, 1.0]], [[3, 1.0]]]
+    assert journal.after(0, limit=1)[0]["at"] == 1
+    assert journal.counts == {"born": 3}
+
+
+def test_what_happens_again_after_a_return_to_a_checkpoint_is_told_once():
+    journal, log = Journal(), [change(1), change(5, child=2), change(9, child=3)]
+    journal.update(log)
+    journal.update(log[:1])
+    journal.update(log[:2])
+    journal.update([*log, change(12, "died")])
+    assert [event["at"] for event in journal.after(0)] == [1, 5, 9, 12]
+
+
+def test_the_journal_is_bounded():
+    journal = Journal()
+    for start in range(0, KEPT + 100, 100):
+        journal.update([change(at) for at in range(start, start + 100)])
+    assert len(journal.after(0)) == KEPT
+    assert journal.last == KEPT + 100
+
+
+# -------------------------------------------------------------------- kept
+
+
+def test_what_is_costly_is_made_seldom():
+    now, made = [0.0], []
+
+    def make():
+        made.append(now[0])
+        now[0] += 0.1
+        return len(made)
+
+    kept = Kept(HandedLock(), make, clock=lambda: now[0])
+    assert [kept(), kept()] == [1, 1]
+    now[0] = 0.1 + SHARE * 0.1 - 0.01
+    assert kept() == 1
+    now[0] = 0.1 + SHARE * 0.1 + 0.01
+    assert kept() == 2
+    kept.forget()
+    assert kept() == 3
+
+
+def test_what_costs_nothing_is_kept_for_a_second():
+    now = [0.0]
+    kept = Kept(HandedLock(), lambda: now[0], clock=lambda: now[0])
+    assert kept() == 0.0
+    now[0] = SHORTEST - 0.01
+    assert kept() == 0.0
+    now[0] = SHORTEST + 0.01
+    assert kept() == now[0]
+
+
+# -------------------------------------------------------------------- the lock
+
+
+def test_whoever_waits_comes_next():
+    """Though the one who has it wants it again at once."""
+    lock, over, turns = HandedLock(), threading.Event(), 0
+
+    def loop():
+        nonlocal turns
+        while not over.is_set():
+            with lock:
+                turns += 1
+                time.sleep(0.002)
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    try:
+        for _ in range(20):
+            with lock.within(10):
+                before = turns
+            with lock.within(10):
+                assert turns - before <= 3
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_patience_ends():
+    lock = HandedLock()
+    with lock, pytest.raises(Busy), lock.within(0.01):
+        pass
+    with lock.within(0.01), pytest.raises(Busy), lock.within(0.01):
+        pass
+    with lock:
+        pass

@@ -1,0 +1,102 @@
+"""The description of the API, and whether the API is as described: schemathesis tries what it allows, and what not."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis.checks import content_type_conformance, not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    negative_data_rejection,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+)
+
+from streamclust_connectors.http.app import create_app
+from streamclust_connectors.http.backend import Backend
+from streamclust_connectors.settings import load
+from tests.http.conftest import made, starting, taught
+
+DOCUMENT = create_app(Backend(made()), load()).openapi()
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    unsupported_method,
+]
+JUDGED_SINGLY = ("/v1/learn", "/v1/predict")
+"""An event that is none is refused in the answer, and what is not known of one is left aside."""
+api = schemathesis.openapi.from_dict(DOCUMENT)
+
+
+@pytest.fixture(scope="module")
+def fuzzed():
+    with starting() as begin:
+        yield taught(begin, http={"max_features": 6})
+
+
+@api.parametrize()
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+def test_the_api_is_as_described(case, fuzzed):
+    checks = CHECKS if case.operation.path in JUDGED_SINGLY else [*CHECKS, negative_data_rejection]
+    case.call_and_validate(base_url=fuzzed.url, checks=checks)
+
+
+def test_every_route_is_described_with_its_problems():
+    described = {
+        (path, method): operation
+        for path, methods in DOCUMENT["paths"].items()
+        for method, operation in methods.items()
+    }
+    assert {path for path, _ in described} == {
+        "/livez", "/readyz", "/metrics", "/v1/status", "/v1/clusters", "/v1/clusters/{id}", "/v1/events",
+        "/v1/history", "/v1/view", "/v1/predict", "/v1/learn", "/v1/snapshots", "/v1/snapshots/{version}",
+    }  # fmt: skip
+    for operation in described.values():
+        assert operation["summary"]
+        assert operation["description"]
+        for status, answer in operation["responses"].items():
+            kinds = set(answer["content"])
+            assert (
+                kinds == {"application/problem+json"}
+                if status >= "400"
+                else "application/problem+json" not in kinds
+            )
+
+
+class Page(HTMLParser):
+    """What a page asks for, and whether its elements are closed."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.links, self.open, self.text = [], [], ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.links += [value for name, value in attributes if name in ("src", "href")]
+        if tag not in ("meta", "td", "th"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_the_page_for_people_says_the_same_and_loads_nothing(shared):
+    answer = shared.client.get("/docs")
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    page = Page(answer.text)
+    assert page.open == []
+    assert all(path in page.text for path in DOCUMENT["paths"])
+    assert not re.search(r"(https?:)?//", answer.text)
+    for link in page.links:
+        assert shared.client.get(f"/{link.removeprefix('./')}").status_code == 200
+    assert shared.client.get("/openapi.json").json() == DOCUMENT

@@ -1,0 +1,483 @@
+"""Every route, and what it answers."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from streamclust import StreamClusterer, __version__
+from streamclust.hierarchy.dendrogram import Dendrogram
+from streamclust_connectors.http.backend import SNAPSHOTS
+from streamclust_connectors.ports import Revoked
+from streamclust_connectors.sources import MemorySource
+from tests.http.conftest import CENTRES, N, made, objects, points, problem, until
+
+
+def finite(content):
+    """Whether JSON, as text, holds only what JSON may."""
+
+    def refuse(text):
+        raise AssertionError(f"{text} is no JSON")
+
+    return json.loads(content, parse_constant=refuse)
+
+
+# -------------------------------------------------------------------- figures
+
+
+def test_status(shared):
+    status = finite(shared.client.get("/v1/status").text)
+    assert status["version"] == __version__
+    assert status["ready"] is True
+    assert status["events"] == N
+    assert status["n_clusters"] == shared.service.clusterer.n_clusters
+    assert status["model_version"] == shared.service.clusterer.model.version
+    assert status["features"] == ["x", "y"]
+    assert (status["family"], status["source"]) == ("gaussian", "http")
+    assert (status["lag"], status["lag_total"]) == ({}, None)
+    assert status["memory_bytes"] > 1e6
+    assert status["uptime_seconds"] >= 0
+
+
+def test_lag_is_told_by_partition(start):
+    records = [b'{"x": %d}' % i for i in range(20)]
+    found = start(made(MemorySource({("t", 0): records, ("t", 1): []}, endless=True)))
+    until(lambda: found.service.stats.events == 20)
+    until(lambda: found.client.get("/v1/status").json()["lag"] == {"t-0": 0, "t-1": 0})
+    assert found.client.get("/v1/status").json()["lag_total"] == 0
+
+
+def test_health(start):
+    found = start()
+    assert found.client.get("/livez").json()["heartbeat_age_seconds"] < 30
+    assert found.client.get("/readyz").json() == {"ready": True}
+    found.service.stop()
+    until(lambda: not found.service.stats.ready)
+    assert problem(found.client.get("/readyz"), 503)["detail"]
+
+
+def test_a_loop_that_hangs_is_not_alive(start):
+    found = start(health={"max_age_seconds": 0.05})
+    with found.service.lock:
+        until(lambda: found.client.get("/livez").status_code == 503)
+        assert "last turned" in problem(found.client.get("/livez"), 503)["detail"]
+    until(lambda: found.client.get("/livez").status_code == 200)
+
+
+def test_history_grows_by_the_second_and_can_be_continued(shared):
+    client = shared.client
+    until(lambda: len(client.get("/v1/history").json()["at"]) >= 2)
+    history = finite(client.get("/v1/history").text)
+    assert len({len(column) for column in history.values()}) == 1
+    assert history["at"] == sorted(history["at"])
+    later = client.get("/v1/history", params={"since": history["at"][0]}).json()
+    assert later["at"][: len(history["at"]) - 1] == history["at"][1:]
+    until(lambda: client.get("/v1/history").json()["events"][-1] == N)
+    until(lambda: client.get("/v1/history").json()["shares"][-1])
+    history = client.get("/v1/history").json()
+    assert sum(history["shares"][-1].values()) == pytest.approx(1)
+    assert history["novelty_high"][-1] > history["novelty"][-1]
+
+
+# -------------------------------------------------------------------- clusters
+
+
+def test_clusters(shared):
+    content = finite(shared.client.get("/v1/clusters").text)
+    clusterer = shared.service.clusterer
+    assert content["model_version"] == clusterer.model.version
+    assert [c["id"] for c in content["clusters"]] == [c.id for c in clusterer.clusters]
+    assert [c["weight"] for c in content["clusters"]] == sorted(
+        (c["weight"] for c in content["clusters"]), reverse=True
+    )
+    assert sum(c["share"] for c in content["clusters"]) == pytest.approx(1)
+    for cluster in content["clusters"]:
+        mean = np.array([cluster["mean"]["x"], cluster["mean"]["y"]])
+        assert np.abs(CENTRES - mean).max(axis=1).min() < 1
+        assert np.shape(cluster["covariance"]) == (2, 2)
+        assert cluster["age"] == N - cluster["born"]
+        assert cluster["trend"] <= 1
+        assert shared.client.get(f"/v1/clusters/{cluster['id']}").json()["mean"] == cluster["mean"]
+    assert "/v1/events" in problem(shared.client.get("/v1/clusters/4711"), 404)["detail"]
+    problem(shared.client.get("/v1/clusters/one"), 422)
+
+
+@pytest.mark.parametrize(("family", "shape"), [("diagonal", (2,)), ("spherical", ()), ("poisson", None)])
+def test_covariances_are_as_the_family_has_them(start, family, shape):
+    found = start(family=family)
+    rows = np.abs(points(200)).round()
+    found.client.post("/v1/learn", json=objects(rows)).raise_for_status()
+    cluster = found.client.get("/v1/clusters").json()["clusters"][0]
+    assert cluster["covariance"] is None if shape is None else np.shape(cluster["covariance"]) == shape
+
+
+def test_a_trend_is_the_share_gained_of_late(start):
+    found = start()
+    found.client.post("/v1/learn", json=objects(points()))
+    found.backend.sample()
+    known = {c.id: c.share for c in found.service.clusterer.clusters}
+    clusters = found.client.get("/v1/clusters").json()["clusters"]
+    before = found.backend.history.shares_before(found.backend._now())
+    assert [c["trend"] for c in clusters] == [
+        c["share"] - before.get(c["id"], 0.0 if before else c["share"]) for c in clusters
+    ]
+    assert {c["id"]: c["share"] for c in clusters} == known
+
+
+def test_what_was_just_learnt_is_seen(start):
+    """Readings are kept for a second, but not beyond what a caller has taught."""
+    found = start()
+    for n in (1, 2, 3):
+        found.client.post("/v1/learn", json={"x": n, "y": 0}).raise_for_status()
+        assert sum(c["weight"] for c in found.client.get("/v1/clusters").json()["clusters"]) == n
+        assert sum(found.client.get("/v1/view").json()["leaves"]["weight"]) == n
+
+
+def test_view(shared):
+    view = finite(shared.client.get("/v1/view").text)
+    assert len(view["labels"]) == 2
+    assert sum(view["explained"]) == pytest.approx(1)
+    assert {len(column) for column in view["leaves"].values()} == {len(view["leaves"]["x"])}
+    assert sum(view["leaves"]["weight"]) == pytest.approx(N)
+    chosen = shared.client.get("/v1/view", params={"x": "y", "y": "x"}).json()
+    assert chosen["labels"] == ["y", "x"]
+    assert chosen["explained"] is None
+    assert "no feature 'z'" in problem(shared.client.get("/v1/view?x=z&y=x"), 422)["detail"]
+    problem(shared.client.get("/v1/view?x=x"), 422)
+
+
+def test_events_and_where_to_go_on(shared):
+    client = shared.client
+    everything = client.get("/v1/events", params={"limit": 1000}).json()
+    told = everything["events"]
+    expected = [change.to_dict() for change in shared.service.clusterer.events]
+    assert [{k: v for k, v in event.items() if k != "seq"} for event in told] == expected
+    assert [event["seq"] for event in told] == list(range(1, len(told) + 1))
+    first = client.get("/v1/events", params={"limit": 1}).json()
+    assert (first["events"], first["next"]) == (told[:1], 1)
+    assert client.get("/v1/events", params={"after": 1}).json()["events"] == told[1:]
+    assert client.get("/v1/events", params={"after": len(told)}).json() == {"events": [], "next": len(told)}
+    for wrong in ({"after": -1}, {"limit": 0}, {"limit": 1001}, {"after": "x"}):
+        assert problem(client.get("/v1/events", params=wrong), 422)["errors"]
+
+
+def test_before_anything_is_learnt(start):
+    client = start().client
+    assert client.get("/v1/clusters").json() == {"model_version": None, "clusters": []}
+    assert client.get("/v1/events").json() == {"events": [], "next": 0}
+    assert client.get("/v1/view").json()["leaves"]["x"] == []
+    assert client.get("/v1/status").json()["model_version"] is None
+    assert client.post("/v1/predict", json=[{"x": 1}, {}]).json() == {
+        "model_version": None,
+        "cluster": [None, None],
+        "probability": [None, None],
+        "novelty": [None, None],
+    }
+    assert "no event was learnt" in problem(client.post("/v1/snapshots"), 409)["detail"]
+
+
+def test_partitions_may_all_have_gone_elsewhere(start):
+    values = [b'{"x": %d, "y": %d}' % (i % 7, i % 5) for i in range(100)]
+    source = MemorySource({("t", 0): values}, endless=True)
+    service = made(source)
+    service.held.store = Elsewhere()
+    found = start(service)
+    until(lambda: service.stats.events == 100)
+    source.script.append(Revoked((("t", 0),)))
+    until(lambda: not service.clusterer.shards)
+    problem(found.client.get("/readyz"), 503)
+    problem(found.client.post("/v1/snapshots"), 409)
+    found.backend._picture.forget()
+    found.backend.sample()
+    for route in ("/v1/clusters", "/v1/view", "/v1/history", "/v1/status"):
+        assert found.client.get(route).status_code == 200, route
+    assert found.client.post("/v1/predict", json={"x": 1, "y": 1}).status_code == 200
+
+
+class Elsewhere:
+    """A store from which nothing comes back."""
+
+    def latest(self):
+        return None
+
+    def find(self, partition):
+        return None
+
+    def save(self, state):
+        pass
+
+    def hand_over(self, partition, place, summary):
+        pass
+
+
+# -------------------------------------------------------------------- snapshots
+
+
+def test_snapshots(api):
+    client = api.client
+    assert client.get("/v1/snapshots").json() == []
+    taken = client.post("/v1/snapshots")
+    assert taken.status_code == 201
+    summary = taken.json()
+    assert (summary["version"], summary["events"], summary["method"]) == (1, N, "rbhc")
+    kept = finite(client.get(taken.headers["location"]).text)
+    assert {name: kept[name] for name in summary} == summary
+    tree = Dendrogram.from_dict(kept["dendrogram"])
+    expected = api.service.clusterer.snapshot()
+    assert np.array_equal(tree.children, expected.children)
+    assert sorted(tree.ids[tree.cut_nodes(summary["n_clusters"])]) == sorted(
+        api.service.clusterer.model.names
+    )
+    assert client.post("/v1/snapshots", json={"method": "abc"}).json()["method"] == "abc"
+    assert client.post("/v1/snapshots", json={}).json()["version"] == 3
+    assert [each["version"] for each in client.get("/v1/snapshots").json()] == [1, 2, 3]
+    problem(client.get("/v1/snapshots/99"), 404)
+    problem(client.get("/v1/snapshots/last"), 422)
+    for wrong in (b'{"method": "ward"}', b'{"methode": "abc"}', b"[", b"3", b"\xff"):
+        problem(client.post("/v1/snapshots", content=wrong), 422)
+
+
+def test_old_snapshots_are_let_go(start):
+    found = start()
+    found.client.post("/v1/learn", json=[{"x": 1}, {"x": 2}])
+    for _ in range(SNAPSHOTS + 2):
+        found.client.post("/v1/snapshots").raise_for_status()
+    versions = [each["version"] for each in found.client.get("/v1/snapshots").json()]
+    assert versions == list(range(3, SNAPSHOTS + 3))
+
+
+# -------------------------------------------------------------------- predicting
+
+
+def test_predict_says_what_the_clusterer_would(shared):
+    rows = points(50, seed=1)
+    expected = shared.service.clusterer.assign_many(rows)
+    bodies = (
+        objects(rows),
+        [{"y": e["y"], "x": e["x"], "unknown": 3} for e in objects(rows)],
+        {"vectors": rows.tolist()},
+        {"vectors": rows[:, ::-1].tolist(), "features": ["y", "x"]},
+    )
+    for body in bodies:
+        found = finite(shared.client.post("/v1/predict", json=body).text)
+        assert found["model_version"] == shared.service.clusterer.model.version
+        assert found["cluster"] == expected.cluster.tolist()
+        assert found["probability"] == pytest.approx(expected.probability)
+        assert found["novelty"] == pytest.approx(expected.novelty)
+
+
+def test_predicting_changes_nothing(shared):
+    before = shared.service.clusterer.to_state().values
+    shared.client.post("/v1/predict", json={"x": 1, "new": 2})
+    assert shared.service.clusterer.to_state().values == before
+    assert shared.client.get("/v1/status").json()["features"] == ["x", "y"]
+
+
+def test_missing_features_are_integrated_out(shared):
+    found = shared.client.post("/v1/predict", json=[{"x": 20}, {"x": 20, "y": None}, {}]).json()
+    expected = shared.service.clusterer.predict_one({"x": 20.0})
+    assert found["cluster"][:2] == [expected, expected]
+    assert all(math.isfinite(novelty) for novelty in found["novelty"])
+
+
+def test_nothing_is_predicted_of_nothing(shared):
+    for body in ([], {"vectors": []}):
+        found = shared.client.post("/v1/predict", json=body).json()
+        assert (found["cluster"], found["probability"], found["novelty"]) == ([], [], [])
+
+
+def test_an_event_beyond_every_measure_has_null_for_its_novelty(shared):
+    text = shared.client.post("/v1/predict", json={"x": 1e119, "y": -1e119}).text
+    assert finite(text)["cluster"][0] in shared.service.clusterer.model.names
+
+
+# -------------------------------------------------------------------- learning
+
+
+def test_learning_by_request_is_learning(start):
+    """However the events are cut into requests, and whichever form they have."""
+    rows = points()
+    found = start()
+    for i, chunk in enumerate(np.array_split(rows, 7)):
+        body = objects(chunk) if i % 2 else {"vectors": chunk.tolist(), "features": ["x", "y"]}
+        assert found.client.post("/v1/learn", json=body).json() == {"learnt": len(chunk), "refused": []}
+    alone = StreamClusterer(warmup=50)
+    alone.learn_many(objects(rows), shard=("requests", 0))
+    theirs = found.service.clusterer
+    assert [(c.id, c.weight, c.mean) for c in theirs.clusters] == [
+        (c.id, c.weight, c.mean) for c in alone.clusters
+    ]
+    assert found.service.stats.events == N
+    assert found.service.held.positions == {("requests", 0): N}
+
+
+def test_one_event(start):
+    found = start()
+    assert found.client.post("/v1/learn", json={"x": 1, "y": 2}).json() == {"learnt": 1, "refused": []}
+    assert found.client.post("/v1/predict", json={"x": 1, "y": 2}).json()["cluster"] == [0]
+
+
+def test_what_cannot_be_learnt_is_refused_and_the_rest_learnt(start):
+    found = start()
+    events = [{"x": 1, "y": 1}, {"x": "east", "y": 1}, {"x": 1e300, "y": 1}, {}, 7, [1, 2], {"x": 2, "y": 2}]
+    answer = found.client.post("/v1/learn", json=events).json()
+    assert answer["learnt"] == 2
+    assert [refusal["index"] for refusal in answer["refused"]] == [1, 2, 3, 4, 5]
+    assert "'east'" in answer["refused"][0]["reason"]
+    assert found.service.clusterer.n_seen == 2
+    status = found.client.get("/v1/status").json()
+    assert (status["events"], status["refused"]) == (2, 5)
+
+
+def test_nothing_is_learnt_of_nothing(start):
+    found = start()
+    for _ in range(2):  # before there are features, and after
+        for body in ([], {"vectors": []}, {"vectors": [], "features": ["x"]}):
+            assert found.client.post("/v1/learn", json=body).json() == {"learnt": 0, "refused": []}
+        assert found.client.post("/v1/learn", json={"vectors": [[], []]}).status_code in (200, 422)
+        found.client.post("/v1/learn", json={"x": 1}).raise_for_status()
+    assert found.service.clusterer.n_seen == 2
+
+
+def test_rows_that_cannot_be_learnt(start):
+    found = start()
+    answer = found.client.post("/v1/learn", json={"vectors": [[None, 1], [1e300, 1], [1, 2], [None, 3]]})
+    assert [refusal["index"] for refusal in answer.json()["refused"]] == [0, 1]
+    assert "first event must be complete" in answer.json()["refused"][0]["reason"]
+    assert found.service.clusterer.n_seen == 2
+
+
+def test_new_features_widen_what_is_known(api):
+    assert api.client.post("/v1/learn", json={"x": 1, "y": 1, "z": 1}).json()["learnt"] == 1
+    assert api.client.get("/v1/status").json()["features"] == ["x", "y", "z"]
+    problem(api.client.post("/v1/predict", json={"vectors": [[1, 1]]}), 422)
+    assert api.client.post("/v1/predict", json={"vectors": [[1, 1, 1]]}).status_code == 200
+    assert len(api.client.get("/v1/clusters").json()["clusters"][0]["mean"]) == 3
+
+
+def test_features_cannot_become_too_many(start):
+    found = start(http={"max_features": 3})
+    for body in ({"a": 1, "b": 2}, [{"a": 1, "b": 2, "c": 3}, {"a": 5, "b": None}]):
+        assert found.client.post("/v1/learn", json=body).status_code == 200
+    for body in ({"d": 1}, [{"a": 1}, {"b": 2, "e": 3}], {"vectors": [[1]], "features": ["z"]}):
+        assert "max_features" in problem(found.client.post("/v1/learn", json=body), 422)["detail"]
+    assert found.service.clusterer.n_seen == 3
+    assert found.client.post("/v1/predict", json={"d": 1}).status_code == 200
+
+
+def test_features_may_be_fixed(start):
+    found = start(missing="error")
+    found.client.post("/v1/learn", json=objects(points(60))).raise_for_status()
+    answer = found.client.post("/v1/learn", json=[{"x": 1}, {"x": 1, "y": 1, "z": 1}]).json()
+    assert (answer["learnt"], len(answer["refused"])) == (0, 2)
+    for body in ({"x": 1}, {"x": 1, "y": 1, "z": 1}, {"vectors": [[1, None]]}):
+        problem(found.client.post("/v1/predict", json=body), 422)
+    assert found.client.post("/v1/predict", json={"x": 1, "y": 1}).status_code == 200
+
+
+def test_features_of_rows_without_names_are_called_by_number(start):
+    found = start()
+    rows = points(60)
+    found.client.post("/v1/learn", json={"vectors": rows.tolist()}).raise_for_status()
+    assert found.client.get("/v1/status").json()["features"] == ["0", "1"]
+    named = found.client.post("/v1/predict", json={"1": rows[0, 1], "0": rows[0, 0]}).json()
+    assert named == found.client.post("/v1/predict", json={"vectors": rows[:1].tolist()}).json()
+    assert found.client.post("/v1/learn", json={"0": 1, "1": 2}).json()["learnt"] == 1
+    assert found.client.get("/v1/status").json()["features"] == ["0", "1"]
+
+
+def test_events_of_another_source_are_not_mixed_with_those_of_requests(start):
+    found = start(made(MemorySource({("t", 0): [b'{"x": 1}']}, endless=True)))
+    until(lambda: found.service.stats.events == 1)
+    assert "streamclust serve" in problem(found.client.post("/v1/learn", json={"x": 1}), 409)["detail"]
+    assert found.service.clusterer.n_seen == 1
+    assert found.client.post("/v1/predict", json={"x": 1}).json()["cluster"] == [0]
+
+
+def test_a_service_that_stops_learns_no_more(start):
+    found = start()
+    found.service.stop()
+    until(lambda: not found.service.stats.ready)
+    problem(found.client.post("/v1/learn", json={"x": 1}), 503)
+    assert found.service.clusterer.n_seen == 0
+
+
+def test_a_busy_loop_is_told(api, monkeypatch):
+    monkeypatch.setattr("streamclust_connectors.http.backend.PATIENCE", 0.05)
+    monkeypatch.setattr("streamclust_connectors.http.kept.PATIENCE", 0.05)
+    with api.service.lock:
+        for answer in (
+            api.client.post("/v1/learn", json={"x": 1, "y": 1}),
+            api.client.post("/v1/snapshots"),
+        ):
+            assert "at work" in problem(answer, 503)["detail"]
+            assert answer.headers["retry-after"] == "1"
+        assert api.client.post("/v1/predict", json={"x": 1, "y": 1}).status_code == 200
+        assert api.client.get("/v1/status").status_code == 200
+
+
+# -------------------------------------------------------------------- what is read wrongly
+
+
+@pytest.mark.parametrize("route", ["/v1/learn", "/v1/predict"])
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"", "truncated"),
+        (b"{", "truncated"),
+        (b"nonsense", "invalid"),
+        (b'{"x": NaN}', "invalid"),
+        (b'{"x": Infinity}', "invalid"),
+        (b'{"x": 1}\xff', ""),
+        (b'"\xff"', ""),
+        (b"3", "events are"),
+        (b'"x"', "events are"),
+        (b"null", "events are"),
+        (b"[" * 100_000, "deep"),
+        (b'{"x":' * 100_000, "deep"),
+        (b'{"vectors": ' + b"[" * 100_000, ""),
+        (b'{"vectors": [[1, "2"]]}', "$.vectors"),
+        (b'{"vectors": [[1, true]]}', "$.vectors"),
+        (b'{"vectors": [1, 2]}', "$.vectors"),
+        (b'{"vectors": [[1, 2], [1]]}', "one length"),
+        (b'{"vectors": [[1, 2, 3]]}', "2"),
+        (b'{"vectors": [[1, 2]], "features": ["x"]}', "names"),
+        (b'{"vectors": [[1, 2]], "features": ["x", "x"]}', "differ"),
+        (b'{"vectors": [[1, 2]], "weights": [1]}', "weights"),
+        (b'{"vectors": [[1e400, 2]]}', ""),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_refused_whole(shared, route, body, said):
+    assert said in problem(shared.client.post(route, content=body), 422)["detail"]
+    assert shared.service.clusterer.n_seen == N
+
+
+def test_what_is_no_number_has_no_cluster(api):
+    wrong = [
+        {"x": "1", "y": 1},
+        {"x": [1], "y": 1},
+        {"x": {"a": 1}, "y": 1},
+        {"x": 1e300, "y": 1},
+        {"x": 10**400, "y": 1},
+        {"x": -(10**30), "y": "b"},
+    ]
+    for event in wrong:
+        problem(api.client.post("/v1/predict", json=event), 422)
+        answer = api.client.post("/v1/learn", json=[event, {"x": 1, "y": 1}]).json()
+        assert (answer["learnt"], [r["index"] for r in answer["refused"]]) == (1, [0])
+
+
+def test_counts_cannot_be_negative(start):
+    found = start(family="poisson")
+    found.client.post("/v1/learn", json=[{"x": i % 5} for i in range(60)]).raise_for_status()
+    problem(found.client.post("/v1/predict", json={"x": -1}), 422)
+    assert found.client.post("/v1/learn", json={"x": -1}).json()["learnt"] == 0
+
+
+def test_there_is_nothing_elsewhere(start):
+    client = start().client
+    assert "/docs" in problem(client.get("/v2/clusters"), 404)["detail"]
+    answer = client.delete("/v1/clusters")
+    assert "DELETE" in problem(answer, 405)["detail"]
+    assert "GET" in answer.headers["allow"]
