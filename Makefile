@@ -6,7 +6,7 @@ RUNS := $(VENV)/.runs
 READY := $(VENV)/.ready
 FRESH := $(VENV)/.kernels
 
-.PHONY: help demo test lint bench chaos clean
+.PHONY: help demo test lint bench chaos fuzz clean
 help:  ## what can be done here
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -44,6 +44,9 @@ bench: $(READY) $(FRESH)  ## every benchmark, the peer beside us
 
 chaos: $(READY) $(FRESH)  ## kill the service fifty times, and count what it learnt
 	$(BIN)/python tests/chaos/kill.py $(CHAOS)
+
+fuzz: $(READY) $(FRESH)  ## a million messages, half of them rubbish, through a broker
+	$(BIN)/python tests/chaos/fuzz.py $(FUZZ)
 
 clean:  ## forget the environment and everything built
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache demo-output
