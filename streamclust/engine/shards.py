@@ -14,7 +14,7 @@ from streamclust.engine.present import as_of_now, drifted
 from streamclust.engine.settings import Settings
 from streamclust.engine.watch import STRIDE, WINDOW, Watch
 from streamclust.families import family as family_named
-from streamclust.tree import SummaryTree
+from streamclust.tree import SummaryTree, merge_all
 
 RECENT = schedule.LOOK // STRIDE
 """A look judges by the events watched since the last."""
@@ -115,11 +115,7 @@ class Shards(dict[Hashable, Shard]):
 
     def merged_tree(self) -> SummaryTree:
         """One tree of all shards, of its own."""
-        trees = [self[key].tree for key in sorted(self, key=str)] or [self._empty_tree(0)]
-        tree = trees[0].copy()
-        for other in trees[1:]:
-            tree.merge(other)
-        return tree
+        return merge_all([self[key].tree for key in sorted(self, key=str)] or [self._empty_tree(0)])
 
     def present_tree(self) -> SummaryTree:
         """One tree of all shards, to read: where the stream has drifted, its leaves weigh what they weigh of late."""

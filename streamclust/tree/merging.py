@@ -41,9 +41,9 @@ def merge_all(trees: Sequence[SummaryTree]) -> SummaryTree:
     if not trees:
         raise ValueError("there is no tree to merge; give at least one")
     trees = list(trees)
-    while len(trees) > 1:
+    while len(trees) > AT_ONCE:
         trees = [_joined(trees[i : i + AT_ONCE]) for i in range(0, len(trees), AT_ONCE)]
-    return trees[0]
+    return _joined(trees)
 
 
 def _joined(trees: Sequence[SummaryTree]) -> SummaryTree:

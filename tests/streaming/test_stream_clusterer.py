@@ -472,3 +472,14 @@ def test_no_cluster_is_made_of_what_a_drifting_stream_has_left_behind(seed):
         model.learn_many(rows)
     assert model.n_clusters == len(np.unique(batches[-1][1]))
     assert set(model.predict_many(model._engine.shards.latest())) == set(model.centers)
+
+
+def test_what_is_said_of_an_event_does_not_depend_on_those_beside_it(rows):
+    model = StreamClusterer()
+    model.learn_many(rows)
+    beside = rows[:20].copy()
+    beside[1::2, 0] = np.nan
+    np.testing.assert_array_equal(model.score_many(beside)[::2], model.score_many(rows[:20])[::2])
+    np.testing.assert_array_equal(
+        model.predict_proba_many(beside)[::2], model.predict_proba_many(rows[:20])[::2]
+    )

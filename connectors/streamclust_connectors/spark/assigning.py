@@ -98,16 +98,12 @@ def columns_of(model: Model, x: Any, names: tuple[str, ...]) -> list[pa.Array]: 
     if isinstance(model.result, Partition) and len(good):
         family = model.result.family
         reasons |= refusals(lambda rows: check_points(family, filled[rows]), good)
-    bad, holes = np.zeros(len(x), dtype=bool), np.isnan(x).any(axis=1)
+    bad = np.zeros(len(x), dtype=bool)
     bad[list(reasons)] = True
     found = [np.zeros(len(x), dtype=kind) for kind in (np.int64, np.float64, np.float64)]
-    for rows in (
-        ~bad & ~holes,
-        ~bad & holes,
-    ):  # apart: what is said of a row does not depend on its neighbours
-        if rows.any():
-            for column, values in zip(found, model.assign(x[rows]), strict=True):
-                column[rows] = values
+    if not bad.all():
+        for column, values in zip(found, model.assign(x[~bad]), strict=True):
+            column[~bad] = values
     return [pa.array(column, mask=bad) for column in found]
 
 
