@@ -38,6 +38,16 @@ def browser():
         browser.close()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def compiled():
+    """Kernels, which a first start compiles for a minute: the page is looked at when that is over."""
+    rng = np.random.default_rng(0)
+    model = StreamClusterer()
+    model.learn_many(rng.normal(size=(5000, 2)) + 9.0 * rng.integers(3, size=(5000, 1)))
+    model.assign_many(rng.normal(size=(5, 2)))
+    model.snapshot()
+
+
 @contextmanager
 def served(source):
     """A service that learns a source and listens; its address."""
