@@ -9,11 +9,8 @@ from streamclust._kernels.moments import add_outer, dot
 from streamclust._kernels.tree import FREE_PAIRS, FREE_SLOTS, LEAVES, Tree, project
 from streamclust._kernels.tree_split import (
     POWER_STEPS,
-    apportion,
-    clip_boxes,
-    deal_points,
+    cut_leaf,
     note_depth,
-    recount,
     sides,
     unit_vector,
 )
@@ -201,19 +198,6 @@ def deal_group(
                 first[side] = part
         slot = after
     return used
-
-
-@inlined
-def cut_leaf(tree: Tree, slot: int, other: int, right: Ints, v: Floats, threshold: float) -> None:
-    """Give part of a leaf to a free slot."""
-    if tree.cutoff[slot] < np.inf:
-        apportion(tree, slot, other, right, v)
-        clip_boxes(tree, slot, other, v, threshold)
-        deal_points(tree, slot, other, right)
-    else:
-        deal_points(tree, slot, other, right)
-        recount(tree, slot)
-        recount(tree, other)
 
 
 @inlined

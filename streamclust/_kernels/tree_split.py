@@ -194,15 +194,21 @@ def split_leaf(tree: Tree, slot: int, principal: bool) -> bool:
     axis, threshold, possible = propose(tree, slot, principal, v, right)
     if possible:
         other = open_leaf(tree, slot, axis, v, threshold)
-        if tree.cutoff[slot] < np.inf:
-            apportion(tree, slot, other, right, v)
-            clip_boxes(tree, slot, other, v, threshold)
-            deal_points(tree, slot, other, right)
-        else:
-            deal_points(tree, slot, other, right)
-            recount(tree, slot)
-            recount(tree, other)
+        cut_leaf(tree, slot, other, right, v, threshold)
     return possible
+
+
+@inlined
+def cut_leaf(tree: Tree, slot: int, other: int, right: Ints, v: Floats, threshold: float) -> None:
+    """Give part of a leaf to a free slot."""
+    if tree.cutoff[slot] < np.inf:
+        apportion(tree, slot, other, right, v)
+        clip_boxes(tree, slot, other, v, threshold)
+        deal_points(tree, slot, other, right)
+    else:
+        deal_points(tree, slot, other, right)
+        recount(tree, slot)
+        recount(tree, other)
 
 
 @inlined

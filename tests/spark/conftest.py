@@ -7,6 +7,7 @@ import pytest
 
 from streamclust_connectors.spark.session import NoJava, java
 from tests.connectors.conftest import broker_address, cluster, shared_broker
+from tests.jars import Missing
 from tests.spark import sessions
 
 __all__ = ["broker_address", "cluster", "shared_broker"]
@@ -26,7 +27,7 @@ def kafka_source():
     """The jars that a session with the Kafka source has, or why there are none."""
     try:
         return sessions.kafka_jars()
-    except sessions.Missing as error:
+    except Missing as error:
         return error
 
 

@@ -2,19 +2,19 @@
 
 import base64
 import contextlib
-import fcntl
 import os
 import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 import uuid
 from pathlib import Path
 
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
+
+from tests.jars import Missing, fetched
 
 POM = Path(__file__).with_name("pom.xml")
 IMAGE = "apache/kafka:4.1.0"
@@ -29,43 +29,10 @@ START = 90.0
 """Seconds a broker may take to start on a busy machine."""
 
 
-class Missing(Exception):  # noqa: N818
-    """Why no broker can be had here."""
-
-
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
-
-
-def jars():
-    """The directory of the broker's jars, fetched once into the user's cache."""
-    if not (shutil.which("java") and shutil.which("mvn")):
-        raise Missing("java and mvn (openjdk 17 or newer, maven)")
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "streamclust"
-    cache.mkdir(parents=True, exist_ok=True)
-    version = next(line.strip()[9:-10] for line in POM.read_text().splitlines() if "<version>4" in line)
-    where = cache / f"kafka-{version}"
-    with (cache / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not where.exists():
-            part = Path(tempfile.mkdtemp(dir=cache))
-            command = [
-                "mvn",
-                "-q",
-                "-B",
-                "-f",
-                POM,
-                "dependency:copy-dependencies",
-                f"-DoutputDirectory={part}",
-            ]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                shutil.rmtree(part)
-                raise Missing(f"Kafka's jars: maven said {done.stdout[-300:]}{done.stderr[-300:]}")
-            part.rename(where)
-    return where
 
 
 class JavaBroker:
@@ -77,7 +44,7 @@ class JavaBroker:
     def __init__(self, directory, secure=False, fast_start=True):
         self.directory = Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.classpath = f"{jars()}/*"
+        self.classpath = f"{fetched(POM, 'kafka')}/*"
         self.address = f"127.0.0.1:{free_port()}"
         self.secure = {name: f"127.0.0.1:{free_port()}" for name in PROTOCOLS} if secure else {}
         self.flags = [
