@@ -1,10 +1,13 @@
 """streamclust: streaming clustering that learns the number of clusters, in bounded memory, for ever."""
 
 from importlib import import_module
-from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING
 
-__version__ = version("streamclust")
+if TYPE_CHECKING:
+    from streamclust.streaming import StreamClusterer as StreamClusterer
+    from streamclust.streaming import StreamFeatures as StreamFeatures
+
+__version__: str
 
 _WHERE = {"StreamClusterer": "streamclust.streaming", "StreamFeatures": "streamclust.streaming"}
 """Where each name of the package comes from: imported when first asked for, so that `import streamclust` is fast."""
@@ -12,7 +15,11 @@ _WHERE = {"StreamClusterer": "streamclust.streaming", "StreamFeatures": "streamc
 __all__ = ["__version__", *_WHERE]
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401
+def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version  # slow to import
+
+        return version("streamclust")
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_WHERE[name]), name)

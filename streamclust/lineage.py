@@ -1,4 +1,4 @@
-"""Ids that last: which cluster of a refit is which of those before, and what became of the others."""
+"""Stable cluster ids: matches clusters of successive refits, and logs births, deaths, splits and merges."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 Kind = Literal["born", "died", "split", "merged"]
 
-KEPT = 10_000
-"""The log holds so many events; older ones are let go."""
-SECOND = 1e-6
-"""What a retired cluster's claim to a successor counts against a live one's."""
-STEPS = 512
-"""A history has at most so many steps, however long the stream: even."""
-NAMED = 64
-"""A step tells the heaviest clusters apart, so many of them at most."""
+MAX_EVENTS = 10_000
+"""Number of lifecycle events kept; older ones are dropped."""
+RETIRED_CLAIM = 1e-6
+"""Factor on a retired cluster's overlap, so that a live cluster's claim to an id comes first."""
+MAX_STEPS = 512
+"""Bound on the steps of a history; must be even."""
+MAX_CLUSTERS_PER_STEP = 64
+"""Number of clusters, the heaviest, whose weights a step keeps apart."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ class Change:
 
     kind: Kind
     at: int
-    """After so many events."""
+    """Number of events learnt before it."""
     version: int
-    """Of the model that shows it first."""
+    """Version of the first model that shows it."""
     parents: dict[int, float]
     children: dict[int, float]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it: ids become text there, so they stand in pairs."""
+        """As JSON; ids are stored in pairs, since keys of JSON objects are text."""
         return {
             "kind": self.kind,
             "at": self.at,
@@ -69,11 +69,11 @@ class Change:
         return f"{self.kind} {arrow} at event {self.at}"
 
 
-class Step(NamedTuple):
-    """A step of a history: what the events that were counted in it weigh, in all and by cluster."""
+class HistoryStep(NamedTuple):
+    """A step of a history: total weight of its events, and weight by cluster."""
 
     at: int
-    """It ends after so many events of the stream."""
+    """Number of events of the stream at its end."""
     total: float
     weight: dict[int, float]
     """The heaviest clusters by id."""
@@ -85,7 +85,7 @@ class Step(NamedTuple):
 
 
 class History:
-    """How the stream was shared among the clusters, from its beginning until now, in a bounded number of steps.
+    """Share of each cluster over the whole stream, in a bounded number of steps.
 
     Once it is full, neighbouring steps are added together: it covers the whole stream, ever more coarsely.
 
@@ -96,77 +96,78 @@ class History:
     [(100, 0.1), (200, 0.5)]
     """
 
-    def __init__(self, steps: Iterable[Step] = ()) -> None:
+    def __init__(self, steps: Iterable[HistoryStep] = ()) -> None:
         self._steps = list(steps)
 
-    def __iter__(self) -> Iterator[Step]:
+    def __iter__(self) -> Iterator[HistoryStep]:
         return iter(self._steps)
 
     def __len__(self) -> int:
         return len(self._steps)
 
     def due(self, at: int) -> bool:
-        """Whether it is time for a step: they grow longer with the stream."""
-        return not self._steps or at - self._steps[-1].at >= 2 * at / STEPS
+        """Whether a new step is due; steps become longer as the stream does."""
+        return not self._steps or at - self._steps[-1].at >= 2 * at / MAX_STEPS
 
     def add(self, at: int, weight: dict[int, float]) -> None:
         """Count events that came until event `at`: as a step of their own or, while the last is short, with it."""
         if not (total := sum(weight.values())):
             return
         new, steps = heaviest(at, total, weight), self._steps
-        if steps and (at == steps[-1].at or at - self._start < 2 * at / STEPS):
+        if steps and (at == steps[-1].at or at - self._start < 2 * at / MAX_STEPS):
             steps[-1] = together(steps[-1], new)
         else:
             steps.append(new)
-        if len(steps) > STEPS:
+        if len(steps) > MAX_STEPS:
             pairs = zip(steps[:-1:2], steps[1::2], strict=True)
             self._steps = [*(together(first, second) for first, second in pairs), steps[-1]]
 
     @property
     def _start(self) -> int:
-        """Where the last step begins."""
+        """Event count at which the last step begins."""
         return self._steps[-2].at if len(self._steps) > 1 else 0
 
     def to_list(self) -> list[Any]:
-        """As JSON can hold it."""
+        """Convert to types of JSON."""
         return [[step.at, step.total, [[i, w] for i, w in step.weight.items()]] for step in self._steps]
 
     @classmethod
     def from_list(cls, state: Iterable[Any]) -> History:
         """Read what `to_list` wrote."""
         return cls(
-            Step(int(at), float(total), {int(i): float(w) for i, w in weight}) for at, total, weight in state
+            HistoryStep(int(at), float(total), {int(i): float(w) for i, w in weight})
+            for at, total, weight in state
         )
 
 
-def together(first: Step, second: Step) -> Step:
+def together(first: HistoryStep, second: HistoryStep) -> HistoryStep:
     """Two neighbouring steps as one."""
     ids = first.weight | second.weight
     weight = {i: first.weight.get(i, 0.0) + second.weight.get(i, 0.0) for i in ids}
     return heaviest(second.at, first.total + second.total, weight)
 
 
-def heaviest(at: int, total: float, weight: dict[int, float]) -> Step:
-    """A step that tells apart as many clusters as one may."""
-    ids = sorted(weight, key=lambda i: (-weight[i], i))[:NAMED]
-    return Step(at, float(total), {i: float(weight[i]) for i in sorted(ids)})
+def heaviest(at: int, total: float, weight: dict[int, float]) -> HistoryStep:
+    """A step limited to the heaviest MAX_CLUSTERS_PER_STEP clusters."""
+    ids = sorted(weight, key=lambda i: (-weight[i], i))[:MAX_CLUSTERS_PER_STEP]
+    return HistoryStep(at, float(total), {i: float(weight[i]) for i in sorted(ids)})
 
 
 class Lineage:
     """Issues ids, follows them from refit to refit, and keeps the log of what changed.
 
-    A cluster that the stream no longer feeds is retired: it has died, as far as anyone is told, though the
-    summary still holds it and its successors. They stay unnamed unless the stream comes back to one.
+    A cluster that the stream no longer feeds is retired: it is reported as dead, though the summary still
+    contains it and its successors. They have no id unless the stream returns to one.
     """
 
     def __init__(self, on_event: Callable[[Change], object] | None = None) -> None:
         self.on_event = on_event
         self.retired: set[int] = set()
         self.born_at: dict[int, int] = {}
-        """For each id in use, the event count at which it was issued."""
+        """Event count at which each current id was issued."""
         self.history = History()
         self._next = 0
-        self._log: deque[Change] = deque(maxlen=KEPT)
+        self._log: deque[Change] = deque(maxlen=MAX_EVENTS)
 
     def issue(self, at: int) -> int:
         """An id that was never issued before."""
@@ -189,7 +190,7 @@ class Lineage:
         return new
 
     def retire(self, at: int, version: int, cluster: int, weight: float) -> None:
-        """Report a cluster as dead that the summary still holds."""
+        """Report a cluster as dead though the summary still contains it."""
         self.retired.add(cluster)
         self._report([Change("died", at, version, {cluster: weight}, {})])
 
@@ -250,7 +251,7 @@ class Lineage:
             if self.on_event is not None:
                 self.on_event(change)
 
-    def plot(self, **options: Any) -> Axes:  # noqa: ANN401
+    def plot(self, **options: Any) -> Axes:
         """The clusters as a river of bands: see `streamclust.plots.plot_lineage`."""
         from streamclust.plots import plot_lineage
 
@@ -259,7 +260,7 @@ class Lineage:
     # ---------------------------------------------------------------- saving
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """Convert to types of JSON."""
         return {
             "next": self._next,
             "born_at": [[i, at] for i, at in self.born_at.items()],
@@ -281,9 +282,9 @@ class Lineage:
 
 
 def matched(shared: Floats, old_weight: Floats, new_weight: Floats, live: Bools) -> dict[int, int]:
-    """New -> old for the pairs that keep an id. A live cluster's claim comes before any retired one's."""
+    """Map new clusters to the old ones whose ids they keep. Live clusters have precedence over retired ones."""
     worthy = (shared > 0.5 * old_weight[:, None]) | (shared > 0.5 * new_weight)
-    claim = np.where(worthy, np.where(live[:, None], shared, SECOND * shared), 0.0)
+    claim = np.where(worthy, np.where(live[:, None], shared, RETIRED_CLAIM * shared), 0.0)
     from scipy.optimize import linear_sum_assignment  # slow to import, and not needed to start
 
     rows, columns = linear_sum_assignment(claim, maximize=True)
@@ -291,7 +292,7 @@ def matched(shared: Floats, old_weight: Floats, new_weight: Floats, live: Bools)
 
 
 def majority(shared: Floats, weight: Floats) -> list[int]:
-    """For each column the row that has more than half of its weight, or -1."""
+    """For each column, the row with more than half of its weight; -1 if there is none."""
     if not len(shared):
         return [-1] * len(weight)
     best = shared.argmax(axis=0)

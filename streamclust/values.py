@@ -1,8 +1,9 @@
-"""Values of any kind -> float64: what is a number, what is missing, and what the user is told of anything else."""
+"""Conversion of values to float64: numbers, missing values, and clear errors for anything else."""
 
 from __future__ import annotations
 
 import datetime
+import difflib
 import math
 import numbers
 import reprlib
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from streamclust._kernels.check import all_within
 from streamclust._kernels.types import Floats
 
 # Types whose values convert to float64 without a question. Not text that looks like a number, not complex.
@@ -19,6 +21,8 @@ PLAIN = frozenset(
     {float, int, bool, np.bool_, np.float64, np.float32, np.float16, np.int8, np.int16, np.int32, np.int64}
     | {np.uint8, np.uint16, np.uint32, np.uint64}
 )
+MAX_MAGNITUDE = 1e120
+"""Beyond this, weight · value² summed over a long stream, times the 2^64 of forward decay, could overflow."""
 DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 CURES: tuple[tuple[tuple[type, ...], str], ...] = (
     ((str, bytes, bytearray), "encode text first, for example with river's preprocessing.OneHotEncoder"),
@@ -46,6 +50,19 @@ def to_numbers(names: Sequence[Hashable], values: np.ndarray[Any, Any] | list[li
     return table
 
 
+def floats_as_they_are(values: np.ndarray[Any, Any]) -> bool:
+    """Whether an array holds floats that events may have, single or double, in a form that kernels read."""
+    plain = type(values) is np.ndarray and values.dtype in (np.float32, np.float64)
+    flags = values.flags
+    return (
+        plain
+        and flags.c_contiguous
+        and flags.aligned
+        and flags.writeable
+        and all_within(values.ravel(), MAX_MAGNITUDE)
+    )
+
+
 def is_numeric(values: np.ndarray[Any, Any]) -> bool:
     """Whether an array holds numbers by its type alone."""
     return values.dtype.kind in "biuf"
@@ -63,7 +80,7 @@ def to_number(name: Hashable, value: object, where: str = "") -> float:
         if isinstance(value, Decimal) and value.is_nan():  # float() refuses the signalling kind
             return math.nan
     try:
-        number = float(value)  # type: ignore[arg-type]
+        number = float(value)  # type: ignore[arg-type]  # one of the kinds let through above
     except OverflowError:
         number = math.inf
     if math.isinf(number):
@@ -72,6 +89,29 @@ def to_number(name: Hashable, value: object, where: str = "") -> float:
 
 
 # -------------------------------------------------------------------- what the user is told
+
+
+def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
+    """Raise ValueError for a value that is not one of the choices, and suggest the most similar one.
+
+    >>> check_choice("family", "gausian", ["gaussian", "poisson"])
+    Traceback (most recent call last):
+        ...
+    ValueError: family must be 'gaussian' or 'poisson', got 'gausian'; did you mean 'gaussian'?
+    """
+    listed = list(choices)
+    if isinstance(value, str) and value in listed:
+        return
+    *others, last = map(repr, listed)
+    raise ValueError(
+        f"{name} must be {', '.join(others)} or {last}, got {shown(value)}{did_you_mean(value, listed)}"
+    )
+
+
+def did_you_mean(value: object, choices: Iterable[str]) -> str:
+    """A question that names the most similar choice; empty if none is similar."""
+    near = difflib.get_close_matches(str(value).lower(), list(choices), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def shown(value: object) -> str:

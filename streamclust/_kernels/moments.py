@@ -6,11 +6,11 @@ D * D is the full matrix, D its diagonal, 1 its trace, 0 nothing. (With D = 1 th
 
 import numpy as np
 
-from streamclust._kernels.compile import kernel
+from streamclust._kernels.compile import kernel, part
 from streamclust._kernels.types import Floats, Ints
 
 
-@kernel
+@part
 def dot(a: Floats, b: Floats) -> float:
     """a · b; for short vectors, where a call of BLAS would cost more than the sum."""
     total = 0.0
@@ -19,7 +19,17 @@ def dot(a: Floats, b: Floats) -> float:
     return total
 
 
-@kernel
+@part
+def scaled_square(a: Floats, scale: Floats) -> float:
+    """The squared length of a, each element multiplied by its scale first."""
+    total = 0.0
+    for i in range(a.size):
+        scaled = a[i] * scale[i]
+        total += scaled * scaled
+    return total
+
+
+@part
 def add_outer(scatter: Floats, deviation: Floats, factor: float) -> None:
     """Add factor * deviation deviationᵀ to one flattened scatter."""
     d = deviation.size
@@ -40,7 +50,7 @@ def add_outer(scatter: Floats, deviation: Floats, factor: float) -> None:
         scatter[0] += factor * total
 
 
-@kernel
+@part
 def merge_into(
     weight: Floats,
     mean: Floats,
@@ -62,8 +72,10 @@ def merge_into(
         deviation[i] = other_mean[i] - mean[row, i]
         mean[row, i] += share * deviation[i]
     if before <= 0.0:  # an empty row has no mean of its own: whatever stood there gives way exactly
-        mean[row, :] = other_mean
-        scatter[row, :] = other_scatter
+        for i in range(d):
+            mean[row, i] = other_mean[i]
+        for i in range(scatter.shape[1]):
+            scatter[row, i] = other_scatter[i]
     else:
         for i in range(scatter.shape[1]):
             scatter[row, i] += other_scatter[i]
@@ -90,7 +102,8 @@ def group_rows(
         g = labels[r]
         if g >= 0 and weight[r] > 0.0:
             if out_weight[g] == 0.0:
-                reference[g, :] = mean[r]
+                for i in range(d):
+                    reference[g, i] = mean[r, i]
             out_weight[g] += weight[r]
             for i in range(d):
                 out_mean[g, i] += weight[r] * (mean[r, i] - reference[g, i])

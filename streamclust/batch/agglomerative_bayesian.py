@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 from numpy.typing import ArrayLike
 
-from streamclust.batch.hierarchical import Hierarchical
+from streamclust.batch.hierarchical import Hierarchical, Prior
+from streamclust.families import FamilyLike
+from streamclust.hierarchy.agglomerate import Search
 
 
 class AgglomerativeBayesian(Hierarchical):
@@ -46,9 +48,9 @@ class AgglomerativeBayesian(Hierarchical):
 
     def __init__(
         self,
-        family: Any = "gaussian",  # noqa: ANN401
-        search: str = "lazy",
-        prior: Any = None,  # noqa: ANN401
+        family: FamilyLike = "gaussian",
+        search: Search = "lazy",
+        prior: Prior = None,
         n_clusters: int | None = None,
         phi0: float | None = None,
         verbose: bool = False,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 from numpy.typing import ArrayLike
 
-from streamclust.batch.hierarchical import Hierarchical
+from streamclust.batch.hierarchical import Hierarchical, Prior
+from streamclust.families import FamilyLike
 
 
 class BayesianHierarchical(Hierarchical):
@@ -42,9 +43,9 @@ class BayesianHierarchical(Hierarchical):
 
     def __init__(
         self,
-        family: Any = "gaussian",  # noqa: ANN401
+        family: FamilyLike = "gaussian",
         alpha: float = 1.0,
-        prior: Any = None,  # noqa: ANN401
+        prior: Prior = None,
         n_clusters: int | None = None,
         verbose: bool = False,
     ) -> None:

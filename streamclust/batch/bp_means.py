@@ -7,8 +7,8 @@ from typing import Self
 from numpy.typing import ArrayLike
 
 from streamclust.batch.feature_estimator import FeatureEstimator
-from streamclust.refit.bp_means import MOST_FEATURES, fit_features
-from streamclust.refit.feature_start import Init
+from streamclust.refit.bp_means.fit import MAX_FEATURES, fit_features
+from streamclust.refit.bp_means.start import Init
 
 
 class BPMeans(FeatureEstimator):
@@ -54,7 +54,7 @@ class BPMeans(FeatureEstimator):
         collapsed: bool = False,
         restarts: int = 5,
         init: Init = "greedy",
-        max_features: int = MOST_FEATURES,
+        max_features: int = MAX_FEATURES,
         seed: int = 0,
     ) -> None:
         self.penalty = penalty

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Self, cast
+from typing import Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,14 +11,18 @@ from sklearn.base import BaseEstimator, ClusterMixin, DensityMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from streamclust._kernels.types import Floats, Ints
-from streamclust.refit.chunky_em import FLOOR, check, chunky_em_steps, point_em_steps
-from streamclust.refit.covariance import count_free, form_of
-from streamclust.refit.mixture import Mixture
+from streamclust.batch.shaped import ShapedMixin, check_shape
+from streamclust.refit.chunky_em.covariance import Covariance, count_free, form_of
+from streamclust.refit.chunky_em.fit import MIN_DEVIATION_SHARE, Start, check, chunky_em_steps, point_em_steps
+from streamclust.refit.chunky_em.mixture import Mixture
 from streamclust.tree import SummaryTree
 from streamclust.tree.rows import whole_number
 
+CAUTION_ERRORS = 2.0
+"""Standard errors by which two components must be one plateau to be joined: those of a mixture overlap."""
 
-class ChunkyGaussianMixture(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+
+class ChunkyGaussianMixture(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """A Gaussian mixture by chunky greedy EM: boxes of points share their responsibilities [Nunnink].
 
     Components are inserted one by one where they raise the free energy most, on boxes that are opened where that
@@ -41,12 +45,18 @@ class ChunkyGaussianMixture(ClusterMixin, DensityMixin, BaseEstimator):  # type:
         The same seed gives the same mixture.
     verbose
         Print each step with its free energy.
+    shape
+        "ellipse": each component is a cluster. "any": components that are pieces of one shape are joined into one
+        cluster. They overlap, so this is done cautiously: where it is clear by two standard errors.
 
     Attributes
     ----------
     weights_, means_, covariances_ : of each component, the heaviest first
     n_components_ : how many there are
-    labels_ : the component of largest responsibility for each point
+    labels_ : the cluster of the component of largest responsibility for each point
+    n_clusters_ : how many clusters there are: as many as components, unless some are joined
+    component_labels_ : the cluster of each component
+    merge_tree_ : how components were joined, at what heights; with `shape="any"`
     lower_bound_ : F (3.13) per point: with `max_leaves`, of the boxes; else the points' mean log-likelihood
     n_iter_ : EM iterations, on boxes and on points
     mixture_ : the same as a Mixture; its `notes` say what was done that was not asked for
@@ -62,12 +72,13 @@ class ChunkyGaussianMixture(ClusterMixin, DensityMixin, BaseEstimator):  # type:
     def __init__(
         self,
         n_components: int | None = None,
-        covariance: str = "full",
+        covariance: Covariance = "full",
         max_leaves: int | None = None,
-        floor: float = FLOOR,
-        start: Any = None,  # noqa: ANN401
+        floor: float = MIN_DEVIATION_SHARE,
+        start: Start = None,
         seed: int = 0,
         verbose: bool = False,
+        shape: str = "ellipse",
     ) -> None:
         self.n_components = n_components
         self.covariance = covariance
@@ -76,15 +87,17 @@ class ChunkyGaussianMixture(ClusterMixin, DensityMixin, BaseEstimator):  # type:
         self.start = start
         self.seed = seed
         self.verbose = verbose
+        self.shape = shape
 
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture to the points, each counted `sample_weight` times (once)."""
         check(self.covariance, self.n_components, self.floor)
+        check_shape(self.shape)
         points = validate_data(self, X, dtype=np.float64)
         weight = None
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, points, dtype=np.float64, ensure_non_negative=True)
-        settings: Any = (self.start, self.seed, self.covariance, self.n_components, self.floor)
+        settings = (self.start, self.seed, self.covariance, self.n_components, self.floor)
         if self.max_leaves is None:
             steps = point_em_steps(points, weight, *settings)
         else:
@@ -98,15 +111,20 @@ class ChunkyGaussianMixture(ClusterMixin, DensityMixin, BaseEstimator):  # type:
             if self.verbose:
                 print(
                     f"{i:4d}  {progress.stage:<7} {progress.move:<8} K = {progress.n_clusters:<4d} "
-                    f"F = {progress.free_energy:.6g} of {progress.n_boxes}"
+                    f"F = {progress.objective:.6g}"
                 )
-        assert progress.mixture is not None
-        self.mixture_ = progress.mixture
+        assert progress.result is not None
+        self.mixture_ = progress.result
         for note in self.mixture_.notes if self.verbose else ():
             print(f"      {note}")
         if self.n_components is not None and self.n_components_ != self.n_components:
             warnings.warn(self.mixture_.notes[0], UserWarning, stacklevel=2)
-        self.labels_ = self.mixture_.labels if self.max_leaves is None else self.mixture_.assign(points)
+        labels = self.mixture_.labels if self.max_leaves is None else self.mixture_.assign(points)
+        self._own_clusters(self.n_components_)
+        if self.shape == "any":
+            x, w = (points, weight) if self.max_leaves is None else tree.sample()
+            self._join(self.mixture_.clusters, x, w, CAUTION_ERRORS)
+        self.labels_ = self.component_labels_[labels]
         return self
 
     # ---------------------------------------------------------------- what was found
@@ -120,6 +138,12 @@ class ChunkyGaussianMixture(ClusterMixin, DensityMixin, BaseEstimator):  # type:
     def n_components_(self) -> int:
         """K."""
         return self._found.n_clusters
+
+    @property
+    def n_clusters_(self) -> int:
+        """How many clusters the components are joined into."""
+        check_is_fitted(self, "mixture_")
+        return self._n_joined
 
     @property
     def weights_(self) -> Floats:
@@ -148,14 +172,14 @@ class ChunkyGaussianMixture(ClusterMixin, DensityMixin, BaseEstimator):  # type:
         return mixture, cast(Floats, validate_data(self, X, dtype=np.float64, reset=False))
 
     def predict(self, X: ArrayLike) -> Ints:
-        """The component of largest responsibility for each point."""
+        """The cluster of the component of largest responsibility for each point."""
         mixture, points = self._asked(X)
-        return mixture.assign(points)
+        return np.asarray(self.component_labels_[mixture.assign(points)])
 
     def predict_proba(self, X: ArrayLike) -> Floats:
-        """Each component's responsibility for each point."""
+        """Each component's responsibility for each point, added up over the components of each cluster."""
         mixture, points = self._asked(X)
-        return mixture.probability(points)
+        return self._summed(mixture.probability(points))
 
     def score_samples(self, X: ArrayLike) -> Floats:
         """log p(x) of each point: low for a novelty."""

@@ -10,13 +10,16 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from streamclust._kernels.types import Floats, Ints
-from streamclust.refit.dp_means import fit_points
+from streamclust.refit.dp_means.fit import fit_points
 
 
 class DPMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """DP-means: k-means that opens a cluster wherever a point is farther than λ from every mean.
 
-    It descends Σ ‖x - mean‖² + λ² (K - 1) [Kulis & Jordan 2012; MAD-Bayes eq. 3].
+    It descends Σ ‖x - mean‖² + λ² (K - 1) [Kulis & Jordan 2012; MAD-Bayes eq. 3]. The algorithm as published, points in
+    the order given, is one of its starts; merges, and swaps of a merge and a cut, go on from there, and from a start at
+    the points farthest from each other: the objective is never above the published algorithm's, and depends less
+    on the order.
 
     Parameters
     ----------
@@ -32,8 +35,8 @@ class DPMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         depend on the number of points. On, the objective itself is minimised: give a λ² that grows with the number
         of points (above what a split of a cluster would save), or there will be many clusters.
     restarts
-        The best of so many runs is kept. The first begins with one cluster, the others with some more than it found:
-        they lower the objective further, mostly with more clusters.
+        The best of so many runs is kept. The first is the one described above, the others begin with some clusters more
+        than it found: they lower the objective further, mostly with more clusters.
     max_clusters
         The bound on K; reaching it warns.
     seed

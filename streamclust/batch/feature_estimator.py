@@ -1,4 +1,4 @@
-"""FeatureEstimator: what the estimators of features share."""
+"""FeatureEstimator: base class of the feature estimators."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
 
 from streamclust._kernels.types import Floats
-from streamclust.refit.feature_allocation import FeatureAllocation
+from streamclust.refit.bp_means.feature_allocation import FeatureAllocation
 
 
-class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """What BPMeans and KFeatures share: points become the features they have, and back."""
+class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped
+    """Base class of BPMeans and KFeatures: transforms between points and allocations of features."""
 
     def _publish(self, found: FeatureAllocation) -> Self:
         self.allocation_ = found

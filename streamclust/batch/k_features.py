@@ -7,9 +7,9 @@ from typing import Self
 from numpy.typing import ArrayLike
 
 from streamclust.batch.feature_estimator import FeatureEstimator
-from streamclust.refit.bp_means import MOST_FEATURES
-from streamclust.refit.feature_start import Init
-from streamclust.refit.k_features import fit_k_features
+from streamclust.refit.bp_means.fit import MAX_FEATURES
+from streamclust.refit.bp_means.k_features import fit_k_features
+from streamclust.refit.bp_means.start import Init
 
 
 class KFeatures(FeatureEstimator):
@@ -53,7 +53,7 @@ class KFeatures(FeatureEstimator):
         penalty: float | None = None,
         restarts: int = 5,
         init: Init = "greedy",
-        max_features: int = MOST_FEATURES,
+        max_features: int = MAX_FEATURES,
         seed: int = 0,
     ) -> None:
         self.n_features = n_features

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 from numpy.typing import ArrayLike
 
 from streamclust.batch.hierarchical import Hierarchical
+from streamclust.families import FamilyLike
 from streamclust.hierarchy import threshold_rule
-from streamclust.hierarchy.agglomerate import informed
+from streamclust.hierarchy.agglomerate import Search, informed
 from streamclust.moments import Moments
 
 
@@ -50,8 +51,8 @@ class RelaxedBHC(Hierarchical):
 
     def __init__(
         self,
-        family: Any = "gaussian",  # noqa: ANN401
-        search: str = "chain",
+        family: FamilyLike = "gaussian",
+        search: Search = "chain",
         threshold: float | str = "auto",
         n_clusters: int | None = None,
         rough_guess: int = 10,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Callable
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,15 +11,78 @@ from sklearn.base import BaseEstimator, ClusterMixin, DensityMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from streamclust._kernels.types import Floats, Ints
-from streamclust.engine import Engine, Settings
+from streamclust.engine import Engine, EngineSettings, Model
+from streamclust.engine.door import Door
+from streamclust.engine.settings import check_parameters
+from streamclust.frames import warn_left_out, without_text
+from streamclust.lineage import Change
 from streamclust.moments import Moments
+from streamclust.parameters import DriftChoice, FamilyName, MixtureName, RefitName, ScaleName, ShapeName
+from streamclust.refit.bkm.fit import check_points
+from streamclust.tree.rows import check_rows
+
+OUTLIER = -1
+"""Label of a point that is more novel than nearly all."""
 
 
 class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """The streaming engine, scikit-learn style: `partial_fit` learns, refits come by themselves.
 
-    Labels are ids: they last from refit to refit, and one that has gone does not come back. Parameters are those of
-    `StreamClusterer`.
+    Columns of a frame that are text or dates are left out, with a warning that names them.
+
+    Labels are ids: they last from refit to refit, and one that has gone does not come back.
+
+    Parameters
+    ----------
+    family
+        What a cluster is: "gaussian" (any covariance), "diagonal", "spherical", "multinomial", "bernoulli" or
+        "poisson".
+    refit
+        How clusters are found: by "bkm" (Bayesian k-means: hard clusters, their number by free energy), "chunky-em" (a
+        Gaussian mixture) or "dp-means" (clusters within a radius λ). λ² is `birth_penalty`; by default λ, in standard
+        deviations of each feature within clusters, is the one whose clusters have the least free energy.
+    mixture
+        Prior of the clusters' shares under "bkm": "finite" (Dirichlet), "infinite" (Dirichlet process) or
+        "uninformative".
+    max_leaves
+        Number of leaves of the summary, at most: the bound on memory and on the cost of a refit; by default 512, and 8
+        for each cluster where there are more than 64 of them, up to 4,096 or 64 MB.
+    refit_every
+        Events between refits: at first they come more often, later only as evidence grows or the stream changes.
+    warmup
+        Events before the first refit; by default 8 for each feature, but at least 20 and at most 100. Until then
+        everything is one cluster. The next refits come each time the count has doubled.
+    half_life
+        An event's weight halves after so many events, or so much time if times are given; by default never.
+    drift
+        Whether the clusters are those of the latest events ("follow") or of all events in any order ("ignore").
+        "follow": clusters that the latest 30,000 events no longer hold are retired, and shares are theirs where they
+        differ from those of all events. A stream that is sorted by cluster looks like one that changes: the clusters of
+        its end remain. "ignore", for data that are finite or only badly mixed: nothing is retired and no event counts
+        for more than another, so that `settle` finds what is in the whole.
+    birth_penalty
+        Squared distance from every centre (λ² of DP-means) beyond which an event may open a cluster between refits and,
+        with refit="dp-means", in them; by default the clusters' own ellipsoids decide.
+    shape
+        Whether each component that is found is a cluster ("ellipse"), or Gaussians that are pieces of one shape, a
+        ring, say, are joined into one ("any"); by default "any" for Gaussians and refit="bkm", else "ellipse".
+    background
+        Whether refits run in a thread beside the stream. The results are the same bit for bit.
+    on_event
+        Called with each lifecycle event (`Change`) as it happens.
+    seed
+        The same seed and events give the same clusters, however the events were batched.
+    max_directions
+        Gaussian events of more features than this are taken to at most so many directions; by default those of more
+        than 64 features, to at most 16. The directions are those in which the first 1,024 events vary most above the
+        noise; until then events wait, and all are one cluster. Clusters are found in these directions, and reported in
+        the features.
+    scale
+        How wide events are compared: with each feature in its own deviations ("deviation"), or by their angle ("unit"),
+        for embeddings and texts. "unit" divides every event by its length first, however many features it has; an event
+        of zeros is refused.
+    outliers
+        Points that are more novel than all but this share of recent events are labelled -1; by default none are.
 
     Examples
     --------
@@ -32,15 +96,22 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
 
     def __init__(
         self,
-        family: str = "gaussian",
-        refit: str = "bkm",
-        mixture: str = "finite",
-        max_leaves: int = 512,
+        family: FamilyName = "gaussian",
+        refit: RefitName = "bkm",
+        mixture: MixtureName = "finite",
+        max_leaves: int | None = None,
         refit_every: int = 20_000,
-        warmup: int = 100,
+        warmup: int | None = None,
         half_life: float | None = None,
+        drift: DriftChoice = "follow",
+        birth_penalty: float | None = None,
+        shape: ShapeName | None = None,
         background: bool = True,
+        on_event: Callable[[Change], object] | None = None,
         seed: int = 0,
+        max_directions: int | None = None,
+        scale: ScaleName = "deviation",
+        outliers: float | None = None,
     ) -> None:
         self.family = family
         self.refit = refit
@@ -49,13 +120,23 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         self.refit_every = refit_every
         self.warmup = warmup
         self.half_life = half_life
+        self.drift = drift
+        self.birth_penalty = birth_penalty
+        self.shape = shape
         self.background = background
+        self.on_event = on_event
         self.seed = seed
+        self.max_directions = max_directions
+        self.scale = scale
+        self.outliers = outliers
 
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn the points as a stream from its beginning, and refit at the end."""
+        """Learn the points as a stream from its beginning, and find what is in the whole, in whatever order.
+
+        That is `drift="ignore"`, whatever `drift` says.
+        """
         points, weight = self._checked(X, sample_weight, reset=True)
-        self._start(points)
+        self._start(points, "ignore")
         return self._learn(points, weight, settle=True)
 
     def partial_fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -63,30 +144,51 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         first = not hasattr(self, "engine_")
         points, weight = self._checked(X, sample_weight, reset=first)
         if first:
-            self._start(points)
+            self._start(points, self.drift)
         return self._learn(points, weight, settle=False)
 
     def _checked(
         self, X: ArrayLike, sample_weight: ArrayLike | None, reset: bool
     ) -> tuple[Floats, Floats | None]:
+        X, left_out = without_text(X)
+        if left_out and reset:
+            warn_left_out(left_out, stacklevel=4)
         points = validate_data(self, X, dtype=np.float64, reset=reset)
         if sample_weight is None:
             return points, None
         return points, _check_sample_weight(sample_weight, points, dtype=np.float64, ensure_non_negative=True)
 
-    def _start(self, points: Floats) -> None:
-        self.engine_ = Engine(points.shape[1], Settings(**self.get_params()))
+    def _start(self, points: Floats, drift: DriftChoice) -> None:
+        told = self.get_params() | {"drift": drift}
+        ours = {name: told.pop(name) for name in ("on_event", "max_directions", "scale", "outliers")}
+        check_parameters(ours)
+        self.engine_ = Engine(0, EngineSettings(**told), self.on_event)
+        self.door_ = Door(self.engine_, self.max_directions, self.scale)
 
     def _learn(self, points: Floats, weight: Floats | None, settle: bool) -> Self:
-        self.engine_.learn(points, weight)
+        x, w, t = check_rows(points.shape[1], points, weight, None)
+        check_points(self.family, x)
+        self.door_.learn(x, w, t)
         if settle:
+            self.door_.begin()
             self.engine_.settle()
-        self.labels_ = self._model.predict(points)
+        self.labels_ = self._labels(points)
         return self
 
+    def _labels(self, points: Floats) -> Ints:
+        """The id of each point's cluster, or -1 for an outlier."""
+        if self.engine_.model is None:
+            return np.zeros(len(points), dtype=np.int64)
+        found = self._model.assign(points)
+        if self.outliers is None:
+            return found.cluster
+        recent = None if self.door_.sketch is None else self.door_.recent.latest()
+        return np.where(self.engine_.tail(found.novelty, recent) < self.outliers, OUTLIER, found.cluster)
+
     @property
-    def _model(self) -> Any:  # noqa: ANN401
+    def _model(self) -> Model:
         check_is_fitted(self, "engine_")
+        assert self.engine_.model is not None  # there is one after the first event
         return self.engine_.model
 
     @property
@@ -104,23 +206,23 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
     def clusters_(self) -> Moments:
         """One row per cluster, as of now."""
         check_is_fitted(self, "engine_")
-        return self.engine_.clusters()
+        found = self.engine_.clusters()
+        return found if self.engine_.sketch is None else self.engine_.sketch.expand_moments(found)
 
     @property
     def means_(self) -> Floats:
-        """Mean of each cluster."""
+        """Mean of each cluster, in the features."""
         return self.clusters_.mean
 
     def _asked(self, X: ArrayLike) -> Floats:
         check_is_fitted(self, "engine_")
-        points: Floats = validate_data(self, X, dtype=np.float64, reset=False)
+        points: Floats = validate_data(self, without_text(X)[0], dtype=np.float64, reset=False)
         return points
 
     def predict(self, X: ArrayLike) -> Ints:
-        """The id of each point's cluster."""
+        """The id of each point's cluster; -1 for an outlier, if `outliers` says how rare one is."""
         points = self._asked(X)
-        ids: Ints = self._model.predict(points)
-        return ids
+        return self._labels(points)
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """p(cluster | x), a column for each of `ids_`."""

@@ -1,16 +1,54 @@
-"""Checkpoints: an engine's state in one safe file."""
+"""Checkpoints: the state of a clusterer, of a shard or of a model in one safe file."""
 
-from streamclust.checkpoint.files import CheckpointError, Checkpoints, read, write
-from streamclust.checkpoint.state import State, engine_from_state, engine_state, shard_from_state, shard_state
+from streamclust.checkpoint.door import pack_door, pack_sketch, sketch_from_state, unpack_door
+from streamclust.checkpoint.features import features_from_state, features_state
+from streamclust.checkpoint.files import (
+    FORMAT,
+    CheckpointError,
+    Checkpoints,
+    decode,
+    encode,
+    read,
+    write,
+)
+from streamclust.checkpoint.shards import handed_on, shard_in, summary_in, waiting_in
+from streamclust.checkpoint.sketches import State
+from streamclust.checkpoint.state import (
+    MERGED,
+    engine_from_state,
+    engine_state,
+    model_from_state,
+    model_in,
+    model_state,
+    shard_from_state,
+    shard_state,
+)
 
 __all__ = [
+    "FORMAT",
+    "MERGED",
     "CheckpointError",
     "Checkpoints",
     "State",
+    "decode",
+    "encode",
     "engine_from_state",
     "engine_state",
+    "features_from_state",
+    "features_state",
+    "handed_on",
+    "model_from_state",
+    "model_in",
+    "model_state",
+    "pack_door",
+    "pack_sketch",
     "read",
     "shard_from_state",
+    "shard_in",
     "shard_state",
+    "sketch_from_state",
+    "summary_in",
+    "unpack_door",
+    "waiting_in",
     "write",
 ]

@@ -5,6 +5,7 @@ A file is a line of text (what it is, the format's version, the SHA-256 of the r
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -19,11 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import streamclust
-from streamclust.checkpoint.state import State
+from streamclust.checkpoint.sketches import State
 
 FORMAT = 1
 MAGIC = b"streamclust checkpoint"
 VALUES = "values.json"
+SUFFIX = ".checkpoint"
+NO_FILE_HANDLES = (errno.EMFILE, errno.ENFILE)
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +36,18 @@ class CheckpointError(ValueError):
 
 
 def write(path: str | os.PathLike[str], state: State) -> None:
-    """Write a state: to a temporary file beside, flushed to the disk, renamed, the directory flushed too."""
+    """Write a state: to a temporary file beside, flushed to the disk, renamed, the directory flushed too.
+
+    An OSError names the path, whatever failed.
+    """
     path = Path(path)
+    try:
+        _write(path, state)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+
+
+def _write(path: Path, state: State) -> None:
     body = encode(state)
     digest = hashlib.sha256(body).hexdigest().encode()
     handle, temporary = tempfile.mkstemp(prefix=path.name, suffix=".part", dir=path.parent)
@@ -60,6 +73,8 @@ def read(path: str | os.PathLike[str]) -> State:
     try:
         content = Path(path).read_bytes()
     except OSError as error:
+        if error.errno in NO_FILE_HANDLES:
+            raise  # which says nothing about the file
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
     head, newline, body = content.partition(b"\n")
     words = head.removeprefix(MAGIC).split()
@@ -116,20 +131,21 @@ class Checkpoints:
 
     def files(self) -> list[Path]:
         """The checkpoints there are, the newest first."""
-        return sorted(self.directory.glob("*.checkpoint"), reverse=True)
+        # Not glob, which in some versions of Python finds nothing where it may not look.
+        return sorted((path for path in self.directory.iterdir() if path.suffix == SUFFIX), reverse=True)
 
     def save(self, state: State) -> Path:
-        """Write a checkpoint and let go of the oldest ones."""
+        """Write a checkpoint and delete the oldest ones."""
         newest = self.files()[:1]
         number = int(newest[0].stem) + 1 if newest else 1
-        path = self.directory / f"{number:012d}.checkpoint"
+        path = self.directory / f"{number:012d}{SUFFIX}"
         write(path, state)
         for old in self.files()[self.keep :]:
             old.unlink()
         return path
 
     def latest(self) -> State | None:
-        """The newest checkpoint that is whole, None where there is none; says so loudly if it is not the newest."""
+        """The newest intact checkpoint, or None; logs an error for newer ones that are damaged."""
         damaged: list[str] = []
         for path in self.files():
             try:

@@ -2,39 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, fields
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Mapping
+from dataclasses import asdict, fields, is_dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamclust.engine import Engine, Model, Settings
+from streamclust.checkpoint.sketches import State, pack_sketch, sketch_from_state, under
+from streamclust.engine import Engine, EngineSettings, Model
 from streamclust.engine.model import Result
 from streamclust.engine.refits import Found, Refit
-from streamclust.engine.shards import Shard
-from streamclust.engine.watch import Watch
-from streamclust.families import FAMILIES, MIXTURES, FlatGaussian
+from streamclust.engine.shards import WHOLE_EVENTS, Shard, Shards
+from streamclust.engine.watch import Ring, Watch
+from streamclust.families import FAMILIES, MIXTURES, FamilyClass, FlatGaussian
 from streamclust.lineage import Lineage
 from streamclust.moments import Moments
-from streamclust.refit.mixture import Mixture
+from streamclust.refit.chunky_em.mixture import Mixture
 from streamclust.refit.partition import Partition
 from streamclust.tree import SummaryTree
 
 Arrays = dict[str, NDArray[Any]]
-PRIORS: dict[str, Any] = {kind.__name__: kind for kind in (*FAMILIES.values(), FlatGaussian)}
+Packed = TypeVar("Packed")
+OLDER: dict[str, Any] = {"shape": "ellipse"}
+"""Settings that older checkpoints do not name, as they were then."""
+PRIORS: dict[str, FamilyClass] = {kind.__name__: kind for kind in (*FAMILIES.values(), FlatGaussian)}
 """Every family class that a partition may hold, by name."""
 
 
-class State(NamedTuple):
-    """Arrays, by name, and what JSON holds."""
-
-    arrays: Arrays
-    values: dict[str, Any]
+MERGED = "merged"
+"""Name of the one shard of a state whose shards were merged."""
 
 
-def engine_state(engine: Engine) -> State:
-    """Everything an engine knows; waits for a refit that is on its way."""
+def engine_state(engine: Engine, merged: bool = False) -> State:
+    """Complete state of an engine, or with its shards `merged` into one; waits for a running refit."""
+    parts: Mapping[Hashable, Shard] = {MERGED: engine.shards.merged()} if merged else engine.shards
     arrays: Arrays = {}
     settings = asdict(engine.settings)
     if not isinstance(settings["family"], str):
@@ -45,36 +47,28 @@ def engine_state(engine: Engine) -> State:
     values: dict[str, Any] = {
         "settings": settings,
         "n_features": engine.n_features,
-        "n_seen": engine.n_seen,
-        "n_refits": engine.n_refits,
-        "next_refit": engine.next_refit,
-        "next_look": engine.next_look,
-        "last_refit": engine.last_refit,
-        "last_challenge": engine.last_challenge,
-        "strays_searched": engine.strays_searched,
-        "tolerated": engine.tolerated,
+        "capacity": engine.n_features if merged else engine.shards.capacity,
+        **engine.counters,
         "lineage": engine.lineage.to_dict(),
         "shards": [],
     }
-    for i, (key, part) in enumerate(engine.shards.items()):
+    for i, (key, part) in enumerate(parts.items()):
         more, kept = shard_state(part)
         values["shards"].append({"key": key} | kept)
         arrays |= {f"shard{i}.{name}": value for name, value in more.items()}
+    arrays |= ring_arrays(engine.shards.whole, "whole.")
+    values["whole"] = engine.shards.whole.count
+    values |= pack_sketch(engine.sketch, arrays)
     arrays["strays"] = engine.shards.strays.rows.copy()
     values["strays"] = engine.shards.strays.count
-    if (model := engine.model) is not None:
-        values["model"] = {
-            "version": model.version,
-            "n_seen": model.n_seen,
-            "ids": list(model.ids),
-            "hidden": sorted(model.hidden),
-            "result": pack_result(model.result, "model.", arrays),
-        }
-    if engine.refit is not None:
-        found = engine.refit.result()
+    if engine.model is not None:
+        values["model"] = pack_model(engine.model, "model.", arrays)
+    if engine.pending_refit is not None:
+        found = engine.pending_refit.result()
         values["refit"] = {
-            "due": engine.refit.due,
+            "due": engine.pending_refit.due,
             "outside": found.outside,
+            "owner": list(found.owner),
             "result": pack_result(found.result, "refit.", arrays),
         }
         for name in ("shared", "old_weight", "new_weight"):
@@ -83,59 +77,122 @@ def engine_state(engine: Engine) -> State:
 
 
 def engine_from_state(state: State) -> Engine:
-    """The engine that `engine_state` was asked about."""
+    """The engine that `engine_state` saved."""
     arrays, values = state
-    engine = Engine(values["n_features"], Settings(**values["settings"]))
-    for name in (
-        "n_seen",
-        "n_refits",
-        "next_refit",
-        "next_look",
-        "last_refit",
-        "last_challenge",
-        "strays_searched",
-        "tolerated",
-    ):
-        setattr(engine, name, values[name])
-    engine.lineage = Lineage.from_dict(values["lineage"])
-    for i, part in enumerate(values["shards"]):
-        key = tuple(part["key"]) if isinstance(part["key"], list) else part["key"]
-        engine.shards[key] = shard_from_state(State(under(arrays, f"shard{i}."), part))
-    engine.shards.strays.rows[:], engine.shards.strays.count = arrays["strays"], values["strays"]
-    if "model" in values:
-        model = values["model"]
-        result = unpack_result(model["result"], under(arrays, "model."))
-        engine.model = Model(
-            model["version"], model["n_seen"], result, tuple(model["ids"]), frozenset(model["hidden"])
-        )
-    if "refit" in values:
-        parts = under(arrays, "refit.")
-        result = unpack_result(values["refit"]["result"], parts)
-        tables = {name: parts[name] for name in ("shared", "old_weight", "new_weight")}
-        found = Found(result, outside=values["refit"]["outside"], **tables)
-        engine.refit = Refit(values["refit"]["due"], found)
+    settings, n_features = EngineSettings(**OLDER | values["settings"]), values["n_features"]
+    strays = Watch(n_features)
+    strays.rows[:], strays.count = arrays["strays"], values["strays"]
+    parts = {
+        key_of(part): shard_from_state(State(under(arrays, f"shard{i}."), part))
+        for i, part in enumerate(values["shards"])
+    }
+    capacity = values.get("capacity", n_features)
+    whole = Ring(0, WHOLE_EVENTS)
+    if "whole" in values:  # older checkpoints have none
+        fill_ring(whole, under(arrays, "whole."), values["whole"])
+    shards = Shards.restored(n_features, capacity, settings, parts, strays, whole)
+    refit = unpack_refit(values["refit"], under(arrays, "refit.")) if "refit" in values else None
+    model = model_in(state)
+    engine = Engine.restored(shards, values, Lineage.from_dict(values["lineage"]), model, refit)
+    engine.sketch = sketch_from_state(state) if model is None else model.sketch
     return engine
 
 
+def unpack_refit(values: dict[str, Any], arrays: Arrays) -> Refit:
+    """A refit that had found its clusters, and was to publish them at a later event."""
+    result = unpack_result(values["result"], arrays)
+    tables = {name: arrays[name] for name in ("shared", "old_weight", "new_weight")}
+    owner = tuple(values.get("owner", ()))  # older checkpoints have none
+    return Refit(values["due"], Found(result, outside=values["outside"], owner=owner, **tables))
+
+
+# -------------------------------------------------------------------- shards
+
+
+def key_of(part: Mapping[str, Any]) -> Hashable:
+    """The key of a saved shard; JSON turns tuples into lists."""
+    return tuple(part["key"]) if isinstance(part["key"], list) else part["key"]
+
+
 def shard_state(part: Shard) -> State:
-    """What is kept of one part of the stream."""
+    """State of one shard."""
     arrays = {f"tree.{name}": value for name, value in part.tree.to_arrays().items()}
-    arrays |= {"watch.rows": part.watch.rows.copy(), "watch.weight": part.watch.weight.copy()}
+    arrays |= ring_arrays(part.watch, "watch.")
     return State(arrays, {"n_seen": part.n_seen, "watched": part.watch.count})
 
 
 def shard_from_state(state: State) -> Shard:
-    """The part of the stream that `shard_state` was asked about."""
+    """The shard that `shard_state` saved."""
     tree = SummaryTree.from_arrays(under(state.arrays, "tree."))
     watch = Watch(tree.n_features)
-    watch.rows[:], watch.weight[:] = state.arrays["watch.rows"], state.arrays["watch.weight"]
-    watch.count = state.values["watched"]
+    fill_ring(watch, under(state.arrays, "watch."), state.values["watched"])
     return Shard(tree, watch, state.values["n_seen"])
 
 
-def under(arrays: Mapping[str, NDArray[Any]], prefix: str) -> Arrays:
-    """The arrays whose names begin with the prefix, without it."""
-    return {name[len(prefix) :]: value for name, value in arrays.items() if name.startswith(prefix)}
+def ring_arrays(ring: Ring, prefix: str) -> Arrays:
+    """The arrays of a ring."""
+    return {prefix + name: getattr(ring, name).copy() for name in ("rows", "weight", "at")}
+
+
+def fill_ring(ring: Ring, arrays: Arrays, count: int) -> None:
+    """Restore what `ring_arrays` gave; older checkpoints have no numbers of events."""
+    ring.rows, ring.weight, ring.count = arrays["rows"].copy(), arrays["weight"].copy(), count
+    ring.at = arrays["at"].copy() if "at" in arrays else ring.at
+
+
+# -------------------------------------------------------------------- models
+
+
+def model_state(model: Model) -> State:
+    """A published model as arrays and JSON."""
+    arrays: Arrays = {}
+    values = pack_model(model, "", arrays)
+    return State(arrays, values | pack_sketch(model.sketch, arrays))
+
+
+def model_from_state(state: State) -> Model:
+    """The model that `model_state` was given."""
+    return replace(unpack_model(state.values, state.arrays), sketch=sketch_from_state(state))
+
+
+def model_in(state: State) -> Model | None:
+    """The published model of a saved clusterer; None if it has learnt nothing."""
+    values = state.values.get("model")
+    if values is None:
+        return None
+    return replace(unpack_model(values, under(state.arrays, "model.")), sketch=sketch_from_state(state))
+
+
+def pack_model(model: Model, prefix: str, arrays: Arrays) -> dict[str, Any]:
+    """A model: its arrays go into `arrays`, the rest comes back."""
+    if model.running is not None:
+        for name in ("weight", "mean", "scatter"):
+            arrays[f"{prefix}running.{name}"] = getattr(model.running, name)
+    return {
+        "version": model.version,
+        "n_seen": model.n_seen,
+        "ids": list(model.ids),
+        "hidden": sorted(model.hidden),
+        "owner": list(model.owner),
+        "moved": model.moved,
+        "result": pack_result(model.result, prefix, arrays),
+    }
+
+
+def unpack_model(values: Mapping[str, Any], arrays: Arrays) -> Model:
+    """What `pack_model` packed."""
+    result = unpack_result(values["result"], arrays)
+    running = under(arrays, "running.")  # older models have none of what follows
+    return Model(
+        values["version"],
+        values["n_seen"],
+        result,
+        tuple(values["ids"]),
+        frozenset(values["hidden"]),
+        tuple(values.get("owner", ())),
+        running=Moments(**running, kind=result.clusters.kind) if running else None,
+        moved=values.get("moved", False),
+    )
 
 
 # -------------------------------------------------------------------- results
@@ -162,18 +219,19 @@ def unpack_result(values: dict[str, Any], arrays: Arrays) -> Result:
     """What `pack_result` packed."""
     values = dict(values)
     if values.pop("kind") == "mixture":
-        return unpack(Mixture, values, arrays)  # type: ignore[no-any-return]
+        return unpack(Mixture, values, arrays)
     parts = under(arrays, "clusters.")
     clusters = Moments(parts["weight"], parts["mean"], parts["scatter"], values.pop("scatter"))
     family = unpack(PRIORS[values.pop("family")], values.pop("prior"), under(arrays, "prior."))
     mixture = MIXTURES[values.pop("mixture")](values.pop("phi0"))
     more = {"family": family, "mixture": mixture, "clusters": clusters}
-    return unpack(Partition, values | more, arrays)  # type: ignore[no-any-return]
+    return unpack(Partition, values | more, arrays)
 
 
-def pack(thing: Any, prefix: str, arrays: Arrays, skip: tuple[str, ...] = ()) -> dict[str, Any]:  # noqa: ANN401
+def pack(thing: object, prefix: str, arrays: Arrays, skip: tuple[str, ...] = ()) -> dict[str, Any]:
     """The fields of a dataclass: arrays into `arrays`, numbers and text into what comes back."""
     values: dict[str, Any] = {}
+    assert is_dataclass(thing)
     for f in fields(thing):
         value = getattr(thing, f.name)
         if isinstance(value, np.ndarray):
@@ -183,7 +241,8 @@ def pack(thing: Any, prefix: str, arrays: Arrays, skip: tuple[str, ...] = ()) ->
     return values
 
 
-def unpack(kind: Any, values: dict[str, Any], arrays: Arrays) -> Any:  # noqa: ANN401
+def unpack(kind: type[Packed], values: dict[str, Any], arrays: Arrays) -> Packed:
     """A dataclass from its packed fields."""
+    assert is_dataclass(kind)
     names = {f.name for f in fields(kind)}
     return kind(**values, **{name: value for name, value in arrays.items() if name in names})

@@ -2,6 +2,6 @@
 
 from streamclust.engine.flow import Engine
 from streamclust.engine.model import Model
-from streamclust.engine.settings import Settings
+from streamclust.engine.settings import EngineSettings
 
-__all__ = ["Engine", "Model", "Settings"]
+__all__ = ["Engine", "EngineSettings", "Model"]

@@ -1,27 +1,27 @@
-"""Births between refits: groups of events that no cluster explains become clusters, provisional until the next."""
+"""Births between refits: groups of events outside all clusters become clusters, provisional until the next refit."""
 
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import gammaln
 
-from streamclust._kernels.types import Bools, Floats, Ints
+from streamclust._kernels.types import Bools, Floats
 from streamclust.engine.model import Model, reach
+from streamclust.late import gammaln
 from streamclust.moments import Moments
+from streamclust.refit.dp_means.online import lead
 from streamclust.refit.partition import Partition
 
-FEWEST = 5
-"""So many watched events make a cluster."""
-FLATTEST = 1e-6
-"""A feature that hardly varies counts as varying by so much of the average."""
+MIN_BIRTH_EVENTS = 5
+"""Watched events that a new cluster needs at least."""
+MIN_VARIANCE_SHARE = 1e-6
+"""Variances of a new cluster are at least this share of the average variance."""
 
 
 def newborn(model: Model, outsiders: Floats, penalty: float | None = None) -> Moments:
-    """Clusters to open for watched events outside all others, weighing as many events as were watched.
+    """New clusters for watched events that are outside all others; their weights count watched events.
 
-    Outsiders are led together in turn, as DP-means does: each joins the first group whose leader is within reach,
-    or leads a group of its own. Reach is `penalty`, λ², in squared distance or, without one, that of a cluster
-    of average variance. A group of at least FEWEST is a birth where, by the infinite mixture's rule, its events
+    Outsiders are grouped by DP-means in a single pass (`lead`). λ² is `penalty` or, without one, that of a cluster of
+    average variance. A group of at least MIN_BIRTH_EVENTS is a birth where, by the infinite mixture's rule, its events
     are likelier as a cluster than as members of the nearest.
     """
     clusters = model.shown.clusters
@@ -29,14 +29,14 @@ def newborn(model: Model, outsiders: Floats, penalty: float | None = None) -> Mo
     outsiders = outsiders[:, :d]  # features that the model does not know yet come after those it does
     typical = typical_covariance(clusters)
     if penalty is not None:
-        groups = led(outsiders, penalty)
+        groups = lead(outsiders, penalty)
     elif typical is None:
         groups = np.zeros(len(outsiders), dtype=np.int64)
     else:
         variance = np.einsum("ii->i", typical) if typical.ndim == 2 else np.broadcast_to(typical, d)
-        groups = led(outsiders / np.sqrt(variance), 4 * reach(d))
+        groups = lead(outsiders / np.sqrt(variance), 4 * reach(d))
     found = Moments.rows_of_points(outsiders).to_groups(groups, kind=clusters.kind)
-    found = found[np.flatnonzero(found.weight >= FEWEST)]
+    found = found[np.flatnonzero(found.weight >= MIN_BIRTH_EVENTS)]
     found = found[np.flatnonzero(worthwhile(model, found))]
     if typical is None:
         return found
@@ -46,25 +46,13 @@ def newborn(model: Model, outsiders: Floats, penalty: float | None = None) -> Mo
     return Moments(found.weight, found.mean, share * (found.scatter + unit * (d + 1) * typical), found.kind)
 
 
-def led(points: Floats, radius: float) -> Ints:
-    """The group of each point: the first whose leader is within squared distance `radius`, else one of its own."""
-    leaders: list[Floats] = []
-    groups = np.empty(len(points), dtype=np.int64)
-    for i, point in enumerate(points):
-        near = (g for g, leader in enumerate(leaders) if ((point - leader) ** 2).sum() <= radius)
-        groups[i] = next(near, len(leaders))
-        if groups[i] == len(leaders):
-            leaders.append(point)
-    return groups
-
-
 def typical_covariance(clusters: Moments) -> Floats | None:
     """The average of the clusters' covariances, in the form they are kept in; None where none is."""
     if clusters.kind == "none":
         return None
     average = np.average(clusters.covariance, axis=0, weights=clusters.weight)
     scale = float(np.trace(average) / len(average) if average.ndim == 2 else np.mean(average)) or 1.0
-    floor = FLATTEST * scale
+    floor = MIN_VARIANCE_SHARE * scale
     return np.asarray(average + (floor * np.eye(len(average)) if average.ndim == 2 else floor))
 
 
@@ -73,7 +61,7 @@ def worthwhile(model: Model, groups: Moments) -> Bools:
     if not isinstance(model.shown, Partition) or not len(groups):
         return np.ones(len(groups), dtype=bool)
     family, phi0, clusters = model.shown.family, model.shown.mixture.phi0, model.shown.clusters
-    host = clusters[model.nearest(groups.mean).cluster]
+    host = clusters[model.nearest(groups.mean).component]
     both = host + groups
     alone = family.log_marginal(groups) + np.log(phi0) + gammaln(groups.weight)
     within = (

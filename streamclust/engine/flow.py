@@ -1,57 +1,64 @@
-"""Engine: the whole flow on one screen. Events into trees, trees into models, models published by a swap."""
+"""Engine: events go into trees, refits make models of the trees, and a model is published by swapping it in."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streamclust._kernels.types import Bools, Floats
+from streamclust._kernels.types import Floats, Ints
 from streamclust.engine import schedule
-from streamclust.engine.births import newborn
-from streamclust.engine.model import NOWHERE, Model, Result, joined
-from streamclust.engine.refits import COVARIANCE, Recipe, Refit, Work
-from streamclust.engine.settings import Settings
-from streamclust.engine.shards import Shard, Shards
-from streamclust.engine.watch import STRIDE
-from streamclust.families import family as family_named
-from streamclust.hierarchy.agglomerate import MethodName
-from streamclust.hierarchy.dendrogram import Dendrogram
-from streamclust.hierarchy.snapshot import snapshot
+from streamclust.engine.births import MIN_BIRTH_EVENTS
+from streamclust.engine.carrying import carry_over
+from streamclust.engine.incomplete import Row, learn_filled, learn_with_zeros
+from streamclust.engine.looking import MIN_EXPECTED_EVENTS, NEVER, Looking
+from streamclust.engine.model import NOWHERE, Model, Result, large_rows
+from streamclust.engine.present import kish
+from streamclust.engine.refits import Refit, Work
+from streamclust.engine.running import moved
+from streamclust.engine.settings import COVARIANCE, EngineSettings
+from streamclust.engine.shards import WHOLE_EVENTS, Shard, Shards
+from streamclust.engine.watch import WINDOW_EVENTS, Ring
 from streamclust.lineage import Change, Lineage
 from streamclust.moments import Moments
-from streamclust.refit.bkm import check_points, scored
-from streamclust.refit.mixture import Mixture
+from streamclust.refit.bkm.fit import check_points, scored
+from streamclust.refit.chunky_em.mixture import Mixture
 from streamclust.refit.partition import Partition
+from streamclust.sketch import Sketch
 from streamclust.tree import SummaryTree
 from streamclust.tree.rows import check_rows
 
-TOLERATED = 0.01
-"""More of them than this outside every cluster, and the stream has changed."""
-MORE_STRAYS = 1.5
-"""Strays are searched for rare clusters where there are so many times as many as at the last search."""
-EXPECTED, ENOUGH, BACK = 30.0, 8, 16
-"""A cluster that should have been seen 30 times in the watched window is retired if it was seen fewer than 8
-times, which chance does once in a million; one that is seen 16 times is back."""
+TOLERATED_SHARE = 0.01
+"""The stream has changed if a larger share of the latest events is outside every cluster."""
+CATCH_UP_EVENTS = 512
+"""Clusters that were refitted in the background are moved to where their latest events are, of so many in all."""
+STRAY_GROWTH = 1.5
+"""Strays are searched for rare clusters again once there are so many times as many as at the last search."""
 
 
-class Engine:
+class Engine(Looking):
     """Learns rows of numbers, keeps a published model of them, and says what changed."""
+
+    COUNTERS = (
+        "n_seen", "n_refits", "next_refit", "next_look", "last_refit", "last_challenge", "strays_searched",
+        "tolerated", "learnt_until", "look_gap", "begin", "moving", "change_due", "ids_changed",
+    )  # fmt: skip
+    """Names of the counters that checkpoints hold: how far the stream has come, and what is due next."""
 
     def __init__(
         self,
         n_features: int,
-        settings: Settings | None = None,
+        settings: EngineSettings | None = None,
         on_event: Callable[[Change], object] | None = None,
     ) -> None:
-        self.settings = settings or Settings()
-        self.recipe = Recipe(
-            self.settings.family, self.settings.refit, self.settings.mixture, self.settings.seed
-        )
+        self.settings = settings or EngineSettings()
         self.shards = Shards(n_features, self.settings)
+        self.sketch: Sketch | None = None
+        """Maps wide events to the coordinates of trees and models; None if those are the features."""
         self.model: Model | None = None
         self.lineage = Lineage(on_event)
         self.n_seen = 0
@@ -59,12 +66,42 @@ class Engine:
         self.next_refit = 1
         self.last_refit = 0
         self.last_challenge = 0.0
-        self.next_look = schedule.next_look(0)
-        self.tolerated = TOLERATED
-        self.refit: Refit | None = None
+        self.next_look = self.look_gap = schedule.LOOK_EVENTS // 2
+        self.tolerated = TOLERATED_SHARE
+        self.learnt_until = self.begin = 0
+        self.moving = self.ids_changed = False
+        self.change_due = NEVER
+        self.pending_refit: Refit | None = None
+        self.led = False
+        """Whether models come from elsewhere (`follow`): then nothing is refitted here."""
         self.strays_searched = 0
-        self._clusters: tuple[tuple[int, int], Moments] | None = None
-        self._calibration: tuple[tuple[int, int], Floats] | None = None
+        self._components: tuple[tuple[int, int], Moments] | None = None
+        self._calibration: tuple[tuple[int, int], Floats, Floats] | None = None
+
+    @classmethod
+    def restored(
+        cls,
+        shards: Shards,
+        counters: Mapping[str, Any],
+        lineage: Lineage,
+        model: Model | None = None,
+        pending_refit: Refit | None = None,
+    ) -> Self:
+        """An engine that continues from saved trees, model and counters."""
+        engine = cls(shards.n_features, shards.settings)
+        engine.shards, engine.lineage, engine.model, engine.pending_refit = (
+            shards,
+            lineage,
+            model,
+            pending_refit,
+        )
+        vars(engine).update({name: counters[name] for name in cls.COUNTERS if name in counters})
+        return engine
+
+    @property
+    def counters(self) -> dict[str, Any]:
+        """The numbers that `restored` needs, by name."""
+        return {name: getattr(self, name) for name in self.COUNTERS}
 
     # ---------------------------------------------------------------- learning
 
@@ -75,29 +112,129 @@ class Engine:
         time: ArrayLike | None = None,
         shard: Hashable = 0,
     ) -> None:
-        """Learn complete rows, all of them or none, into the summary of their shard, and do what falls due."""
+        """Check complete rows and learn them, all of them or none."""
         x, w, t = check_rows(self.shards.n_features, rows, weight, time)
         check_points(self.settings.family, x)
+        self.learn_checked(x, w, t, shard)
+
+    def learn_checked(self, x: Floats, w: Floats, t: Floats, shard: Hashable = 0) -> None:
+        """Learn checked rows into the summary of their shard, then do what is due; `w` and `t` may be empty."""
+        x = np.require(
+            self.shards.with_spare(x), requirements=["C", "A", "W"]
+        )  # what kernels are compiled for
         part = self.shards[shard]
-        done = 0
-        while done < len(x):
-            end = min(len(x), done + self.until_due)
-            part.tree.insert_checked(x[done:end], w[done:end], t[done:end])
-            part.watch.see(x[done:end], part.n_seen, w[done:end] if len(w) else None)
-            part.n_seen += end - done
-            self.n_seen += end - done
+        for run in self.runs(len(x)):
+            part.learn(x[run], w[run], t[run], self.n_seen)
+            self.shards.keep(x[run], w[run] if len(w) else None, self.n_seen)
+            self.n_seen += run.stop - run.start
             self._act()
+
+    def runs(self, n: int) -> Iterator[slice]:
+        """Slices of the next n events, each up to the event at which a look, a refit or a publication is due.
+
+        Each must be learnt before the next is asked for. The model does not change within a slice.
+        """
+        done = 0
+        while done < n:
+            end = min(n, done + max(1, self.until_due))
+            yield slice(done, end)
             done = end
+
+    def learn_incomplete(
+        self, rows: Floats | list[Row], w: Floats, t: Floats, shard: Hashable = 0, zeros: bool = False
+    ) -> None:
+        """Learn checked rows that may lack features or bring new ones.
+
+        What is missing (NaN) is 0 with `zeros`, else it is filled in from the nearest leaf.
+        """
+        if zeros:
+            learn_with_zeros(self, rows, w, t, shard)
+        else:
+            assert not isinstance(rows, list)  # cells are for events whose missing values are 0
+            learn_filled(self, rows, w, t, shard)
+
+    def learn_tree(self, shard: Hashable, tree: SummaryTree) -> None:
+        """Learn everything that a tree of the same features has learnt, and refit at once."""
+        self.n_seen += tree.n_events
+        self.shards[shard].merge_tree(tree, self.n_seen - 1)
+        self.begin = 0
+        self.next_look = self.n_seen + self.look_gap
+        self.settle()
+
+    def use_sketch(self, sketch: Sketch, changed: bool = False) -> None:
+        """Learn rows in the coordinates of a sketch from now on; what was learnt through another is carried over.
+
+        `changed`: the stream has changed, which is why there is another.
+        """
+        if self.sketch is None:
+            self.sketch = sketch
+            self.shards.begin(sketch.n_directions)
+            return
+        carry_over(self, sketch)
+        self.pending_refit = self._components = self._calibration = None
+        self.begin, self.moving = 0, False
+        if self.model is not None and not self.led:
+            self._start_refit(lag=0)
+            self._note()
+        if changed and self.settings.follows:
+            self.begin = self.n_seen
+
+    def redate(self, shard: Hashable, by: float) -> None:
+        """Move the times of all that a shard has learnt."""
+        self.shards[shard].tree.redate(by)
 
     def release(self, shard: Hashable) -> Shard:
         """Let a shard go, to be adopted elsewhere: refits no longer read it. The count of events goes on."""
-        return self.shards.pop(shard)
+        part = self.shards.pop(shard)
+        self.shards.whole = Ring(0, WHOLE_EVENTS)  # it holds events of all shards
+        self.begin, self.moving = 0, False
+        return part
 
-    def adopt(self, shard: Hashable, part: Shard) -> None:
-        """Take over a shard that was released elsewhere; the next event brings a refit that reads it."""
+    def follow(self, model: Model | None) -> None:
+        """Assign by this model, made elsewhere, and refit no more; None if there is no model yet."""
+        self.led, self.model, self.pending_refit = True, model, None
+        if model is not None:
+            self.shards.make_room(model.result.n_clusters)
+
+    def replace(self, shard: Hashable, part: Shard, n_features: int, zeros: bool = False) -> None:
+        """Replace a shard by a later summary of it; `catch_up` then does what has become due."""
+        self.shards.make_alike(part, n_features, zeros, self.means)
+        self.shards[shard] = part
+        self.shards.make_room()
+
+    def catch_up(self) -> None:
+        """Do at once what has become due since shards were replaced: a look, a refit, and its publication."""
+        before = self.n_seen
+        self.n_seen = max(before, sum(part.n_seen for part in self.shards.values()))
+        if self.n_seen == before:
+            return
+        for part in self.shards.values():
+            part.watch.renumber(self.n_seen)
+        if self.model is None:
+            self.next_look = self.n_seen + self.look_gap
+            self.settle()
+            return
+        if self.n_seen >= self.next_look:
+            self.look_gap += self.n_seen - self.next_look  # so many events since the last look
+        self._act()
+        if self.pending_refit is not None:
+            self._publish(self.pending_refit)
+            self._note()
+
+    def adopt(self, shard: Hashable, part: Shard, n_features: int | None = None, zeros: bool = False) -> None:
+        """Take over a shard that was released elsewhere; the next event brings a refit that reads it.
+
+        It has so many features, by default those of its tree. What one side lacks is 0 with `zeros`, else the other
+        side's mean.
+        """
         if shard in self.shards:
             raise ValueError(f"shard {shard!r} is here already")
+        n_features = part.tree.n_features if n_features is None else n_features
+        self.shards.make_alike(part, n_features, zeros, self.means)
+        part.watch.renumber(self.n_seen)
         self.shards[shard] = part
+        self.shards.make_room()
+        self.begin = 0
         self.next_refit = self.n_seen + 1
 
     def merge(self, other: Engine) -> None:
@@ -107,12 +244,17 @@ class Engine:
                 "only engines of the same settings and features can be merged: they differ in "
                 f"{self.settings} of {self.shards.n_features} and {other.settings} of {other.shards.n_features}"
             )
+        if not same_sketch(self.sketch, other.sketch):
+            raise ValueError(
+                "only what was learnt through one sketch can be merged: let one use the other's (use_sketch)"
+            )
         if other.model is None:
             return
         self.shards.merge(other.shards)
         self.n_seen += other.n_seen
-        self.next_look = schedule.next_look(self.n_seen)
-        self._start_refit(lag=0, more=other.model.result.clusters)
+        self.begin = 0
+        self.next_look = self.n_seen + self.look_gap
+        self._start_refit(lag=0, more=other.model.current.clusters)
         self._note()
 
     @property
@@ -120,75 +262,152 @@ class Engine:
         """How many features events have so far."""
         return self.shards.n_features
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is neither an event nor a model from which missing values could be filled in."""
+        return not (self.led and self.model) and not self._holds_events
+
+    @property
+    def _holds_events(self) -> bool:
+        return any(part.tree.n_events for part in self.shards.values())
+
+    def means(self) -> Floats:
+        """The mean of all events known: of the shards or, where they hold none, of the model."""
+        if self.n_features == 0:
+            return np.zeros(0)
+        if self._holds_events or self.model is None:
+            return np.asarray(self.shards.merged_tree().total.mean[0])
+        known = self.model.clusters.total().mean[0]
+        return np.concatenate([known, np.zeros(max(0, self.n_features - len(known)))])
+
+    def fill(self, row: Floats, shard: Hashable) -> Floats:
+        """A row with its missing values taken from the nearest leaf or, before the first event, cluster."""
+        if self._holds_events or self.model is None:
+            return self.shards.fill(row, shard)
+        clusters = self.model.shown.clusters.mean
+        nearest = clusters[self.model.log_joint(row[None])[0].argmax()]
+        whole = np.concatenate([nearest, np.zeros(len(row) - len(nearest))])
+        return np.where(np.isnan(row), whole, row)
+
     def settle(self) -> None:
-        """Refit at once, whatever the schedule says; it goes on from here."""
-        if self.n_seen:
+        """Refit at once, whatever the schedule says; the schedule continues from here."""
+        if self.n_seen and not self.led:
             if self.model is None:
                 self._start_refit()
+            self.last_challenge = 0.0  # the last word on all that was learnt: begin from nothing, too
             self._start_refit(lag=0)
             self._note()
 
     @property
     def until_due(self) -> int:
-        """How many more events until something falls due: until then the model stays as it is."""
+        """Number of events until something is due; the model does not change before."""
+        if self.led:
+            return sys.maxsize
         return (
-            min(self.next_refit, self.next_look, self.refit.due if self.refit else sys.maxsize) - self.n_seen
+            min(
+                self.next_refit, self.next_look, self.pending_refit.due if self.pending_refit else sys.maxsize
+            )
+            - self.n_seen
         )
 
     def _act(self) -> None:
-        """Do what falls due at this event count: publish, look, refit, in this order; note what that has changed."""
+        """Do what is due at this event count: publish, look, refit, in this order; then add to the history."""
+        if self.led:
+            return
         before, looks = self.model, self.n_seen >= self.next_look
-        if self.refit is not None and self.n_seen >= self.refit.due:
-            self._publish(self.refit)
+        if self.pending_refit is not None and self.n_seen >= self.pending_refit.due:
+            self._publish(self.pending_refit)
         if looks:
-            self.next_look = schedule.next_look(self.n_seen)
             self._look()
         if self.n_seen >= self.next_refit:
             self._start_refit()
-        if self.model is not before or (looks and self.lineage.history.due(self.n_seen)):
+        if self.model is not before or looks:
             self._note()
 
     # ---------------------------------------------------------------- refits
 
     def _start_refit(self, lag: int | None = None, more: Moments | None = None) -> None:
-        """Refit from the clusters there are, and `more`; one on its way is no longer wanted."""
-        self.refit = None
-        tree, drifted = self.shards.present()
+        """Start a refit from the present clusters and `more`; a refit that is still running is dropped."""
+        self.pending_refit = None
+        self.change_due = NEVER
+        tree, drifted, rows, aside = self._to_refit()
         s, first = self.settings, self.model is None
         evidence = float(tree.total.weight[0])
         self.last_refit = self.n_seen
-        self.next_refit = schedule.next_refit(self.n_seen, evidence, s.warmup, s.refit_every)
+        warmup = schedule.first_refit(self.n_features) if s.warmup is None else s.warmup
+        self.next_refit = schedule.next_refit(self.n_seen, evidence, warmup, s.refit_every)
         if self.model is None:
             self.model = self._first_model(tree)
         if first and more is None:
             return
         self.n_refits += 1
-        start = self.model.result.clusters
+        start = self.model.current.clusters
+        start = start[np.flatnonzero(~np.isin(np.arange(len(start)), aside))]
         start = start if more is None else Moments.stack([start, more])
         lag = schedule.lag(self.n_seen, self.next_refit) if lag is None else lag
-        cold = schedule.challenged(evidence, self.last_challenge)
+        settling = self.last_challenge == 0.0
+        # events at the last challenge
+        searched = tree.n_events * self.last_challenge / evidence
+        settled = not self.ids_changed and searched >= schedule.FULL_SAMPLE * tree.sample_capacity
+        cold = schedule.challenged(evidence, self.last_challenge, settled) or (drifted and self.ids_changed)
         if cold:
             self.last_challenge = evidence
-        more_strays = self.shards.strays.count >= MORE_STRAYS * self.strays_searched
-        if more_strays:
+        more_strays = self.shards.strays.count >= STRAY_GROWTH * self.strays_searched
+        if more_strays and rows is None:
             self.strays_searched = self.shards.strays.count
+        latest, weights = self.recent(self.look_gap)
         work = Work(
-            self.recipe,
+            s,
             tree,
             self.model,
             start,
-            self.shards.recent(),
-            self._strays(drifted),
-            more_strays,
+            latest,
+            self._strays(drifted) if rows is None else self.shards.latest(0),
+            more_strays and rows is None,
             cold,
+            settling,
             self.n_refits,
+            self._judges(drifted) if rows is None else rows,
+            drifted,
+            float(weights.mean()),
+            aside,
         )
-        self.refit = Refit.started(work, due=self.n_seen + lag, background=s.background and lag > 0)
+        self.pending_refit = Refit.started(work, due=self.n_seen + lag, background=s.background and lag > 0)
         if lag == 0:
-            self._publish(self.refit)
+            self._publish(self.pending_refit)
+
+    def _to_refit(self) -> tuple[SummaryTree, bool, Floats | None, Ints]:
+        """Input of a refit: a tree, whether the stream has drifted, the events that show it, components to set aside.
+
+        Soon after a change the tree is made of the present's events alone, since the leaves of the summary hold samples
+        of what was before. Components too rare to be judged by those events are set aside, with their events. Rare
+        components that have lost their weight are not: they are judged like all others.
+        """
+        if self.model is None or not self.begin:
+            return *self.shards.present(), None, NOWHERE
+        rows, weight, covered = self.present_rows()
+        if not covered:
+            return *self.shards.present(), None, NOWHERE
+        share = self.model.result.clusters.weight / self.model.result.clusters.weight.sum()
+        each = float(self.recent(self.look_gap)[1].mean())
+        alive = self.model.current.clusters.weight >= MIN_BIRTH_EVENTS * each
+        rare = np.setdiff1d(
+            np.flatnonzero(alive & (share * kish(weight) < MIN_EXPECTED_EVENTS)), large_rows(share)
+        )
+        everyone = replace(self.model, hidden=frozenset())
+        own = np.isin(everyone.nearest(rows).component, rare)
+        if own.all():
+            return *self.shards.present(), None, NOWHERE
+        tree = self.shards.tree_of_rows(rows[~own], weight[~own])
+        return tree, True, rows[~own], rare
+
+    def _judges(self, drifted: bool) -> Floats:
+        """The latest events, by which clusters are judged; none if drift is ignored, or too few were watched."""
+        latest = self.shards.latest()
+        return latest if drifted or (self.settings.follows and len(latest) >= WINDOW_EVENTS) else latest[:0]
 
     def _strays(self, drifted: bool) -> Floats:
-        """Events outside every large cluster: those of the longest time for which the stream has been what it is."""
+        """Events outside every large cluster: all that are kept or, in a stream that has drifted, the latest."""
         assert self.model is not None
         if not drifted:
             return self.shards.strays.latest()
@@ -196,14 +415,15 @@ class Engine:
         return latest[self.model.large.outside(latest)]
 
     def _first_model(self, tree: SummaryTree) -> Model:
-        """One cluster of everything, until there is enough to look closer."""
+        """The model before the first refit: one cluster of all events."""
         born = self.lineage.born(self.n_seen, 0, float(tree.total.weight[0]))
-        return Model(0, self.n_seen, single(self.settings, tree), (born,))
+        self.learnt_until = self.n_seen
+        return Model(0, self.n_seen, single(self.settings, tree), (born,), sketch=self.sketch)
 
     def _publish(self, refit: Refit) -> None:
-        """Swap the model for what a refit found; clusters keep their ids, and what became of them is told."""
+        """Publish what a refit found; clusters keep their ids, and lifecycle events are reported."""
         found = refit.result()
-        self.refit = None
+        self.pending_refit = None
         assert (
             self.model is not None
         )  # with the clusters that the refit began from, though some may have new ids
@@ -211,146 +431,28 @@ class Engine:
         ids = self.lineage.follow(
             self.n_seen, version, self.model.ids, found.old_weight, found.new_weight, found.shared
         )
-        self.model = Model(version, self.n_seen, found.result, ids, frozenset(self.lineage.retired))
-        self._recall()
-        self.tolerated = max(TOLERATED, 2 * found.outside)
-
-    # ---------------------------------------------------------------- between refits
-
-    def _look(self) -> None:
-        """See whether the latest events fit the model. If they do not: births, and a refit at once."""
-        assert self.model is not None
-        thorough = schedule.thorough(self.n_seen)
-        if thorough:
-            self._recall()
-        recent = self.shards.recent()
-        self.shards.strays.see(recent[self.model.large.outside(recent)], first=0)
-        outside = self.outside(recent)
-        if outside.mean() <= self.tolerated:
-            waited = self.n_seen >= self.last_refit + self.settings.refit_every
-            if thorough and waited and self.shards.changing(self.shards.merged_tree()):
-                self._start_refit(lag=schedule.LOOK)
-            return
-        born = newborn(self.model, recent[outside], self.settings.birth_penalty)
-        for k in range(len(born)):
-            self._open(born[k].scale(float(STRIDE)))
-        # A refit on its way began before the change: its result is no longer wanted.
-        self._start_refit(lag=schedule.LOOK)
-
-    def _open(self, cluster: Moments) -> None:
-        """Publish a new cluster, provisional until the next refit confirms or absorbs it."""
-        assert self.model is not None
-        version = self.model.version + 1
-        born = self.lineage.born(self.n_seen, version, float(cluster.weight[0]))
-        result = joined(self.model.result, cluster)
-        self.model = replace(
-            self.model, version=version, n_seen=self.n_seen, result=result, ids=(*self.model.ids, born)
-        )
-
-    def _recall(self) -> None:
-        """Retire clusters that the stream no longer feeds, and name anew those that it has come back to."""
-        assert self.model is not None
-        latest = self.shards.latest()
-        everyone = replace(self.model, hidden=frozenset())
-        weight = everyone.result.clusters.weight
-        seen = np.bincount(everyone.nearest(latest).cluster, minlength=len(weight))
-        expected = len(latest) * weight / weight.sum()
-        ids = list(self.model.ids)
-        version = self.model.version + 1
-        for k, cluster in enumerate(self.model.ids):
-            if cluster in self.lineage.retired and seen[k] >= BACK:
-                self.lineage.retired.remove(cluster)
-                ids[k] = self.lineage.born(self.n_seen, version, float(weight[k]))
-            elif cluster not in self.lineage.retired and expected[k] >= EXPECTED and seen[k] < ENOUGH:
-                self.lineage.retire(self.n_seen, version, cluster, float(weight[k]))
         hidden = frozenset(self.lineage.retired)
-        if hidden != self.model.hidden or tuple(ids) != self.model.ids:
-            self.model = replace(
-                self.model, version=version, n_seen=self.n_seen, ids=tuple(ids), hidden=hidden
-            )
-
-    def _note(self) -> None:
-        """Keep in the history how the latest events share out among the clusters on show."""
-        assert self.model is not None
-        of, k = self.model.nearest(self.shards.recent()).cluster, len(self.model.names)
-        weight = np.bincount(of, self.shards.recent_weights(), k)
-        self.lineage.history.add(
-            self.n_seen, dict(zip(self.model.names.tolist(), weight.tolist(), strict=True))
-        )
-
-    def outside(self, points: Floats) -> Bools:
-        """Which points no cluster explains: beyond every ellipsoid or, with a birth penalty, farther than that."""
-        assert self.model is not None
-        if self.settings.birth_penalty is None:
-            return self.model.outside(points)
-        means = self.model.shown.clusters.mean
-        known = points[:, : means.shape[1]]
-        nearest = np.min([((known - mean) ** 2).sum(axis=1) for mean in means], axis=0)
-        return np.asarray(nearest > self.settings.birth_penalty)
-
-    # ---------------------------------------------------------------- reading
-
-    def tail(self, scores: Floats) -> Floats:
-        """For each novelty score the share of the watched events, and itself, that are at least as novel."""
-        assert self.model is not None
-        if self._calibration is None or self._calibration[0] != self._moment:
-            self._calibration = self._moment, np.sort(self.model.novelty(self.shards.latest()))
-        recent = self._calibration[1]
-        return np.asarray((1 + len(recent) - np.searchsorted(recent, scores)) / (1 + len(recent)))
-
-    def last_seen(self) -> dict[int, int]:
-        """For each cluster on show the latest watched event that was its, or the model's own moment."""
-        assert self.model is not None
-        latest = dict.fromkeys(self.model.names.tolist(), 0)
-        for part in self.shards.values():
-            ids = self.model.predict(part.watch.latest())
-            for name, number in zip(ids.tolist(), part.watch.numbers().tolist(), strict=True):
-                latest[name] = max(latest[name], number + 1)
-        return latest
-
-    @property
-    def _moment(self) -> tuple[int, int]:
-        """Nothing that is read changes while this does not."""
-        return self.n_seen, -1 if self.model is None else self.model.version
-
-    def clusters(self) -> Moments:
-        """The clusters on show as of now: what the trees have learnt until this event, labelled by the model."""
-        if self.model is None:
-            return Moments.empty(0, self.shards.n_features, family_named(self.settings.family).scatter)
-        if self._clusters is None or self._clusters[0] != self._moment:
-            tree = self.shards.present_tree()
-            points, weight = tree.sample()
-            rows = Moments.rows_of_points(points, weight)
-            groups = self.model.nearest(points).cluster
-            found = rows.to_groups(groups, len(self.model.rows), family_named(self.settings.family).scatter)
-            published = self.model.shown.clusters.widen(tree.total.mean[0, self.model.n_features :])
-            self._clusters = self._moment, filled(found, published)
-        return self._clusters[1]
-
-    def snapshot(self, method: MethodName = "rbhc", consistent: bool = True) -> Dendrogram:
-        """The hierarchy of everything learnt until now; `consistent`: that passes through the clusters on show."""
-        if self.model is None:
-            raise ValueError("there is nothing to take a snapshot of: learn at least one event first")
-        tree = self.shards.present_tree()
-        labels = self.model.nearest(tree.leaves().mean).cluster
-        sampled = self.model.nearest(tree.sample()[0]).cluster
-        return snapshot(
-            self.settings.family, tree, labels, self.model.names, method, consistent, sampled, self.clusters()
-        )
+        self.ids_changed = set(ids) != set(self.model.ids)
+        self.model = Model(version, self.n_seen, found.result, ids, hidden, found.owner, self.sketch)
+        if self.moving and len(self.shards.whole):  # it began some time ago
+            self.model = moved(self.model, *(part[-CATCH_UP_EVENTS:] for part in self.shards.near()))
+        self.learnt_until = self.last_refit
+        self.shards.make_room(found.result.n_clusters)
+        self._recall()
+        self.tolerated = max(TOLERATED_SHARE, 2 * found.outside)
 
 
-def filled(found: Moments, published: Moments) -> Moments:
-    """Clusters as found; those of which the sample holds no event, newborn ones say, as they were published."""
-    both = Moments.stack([found, published.to(found.kind)])
-    return both[np.arange(len(found)) + np.where(found.weight == 0, len(found), 0)]
+def same_sketch(ours: Sketch | None, theirs: Sketch | None) -> bool:
+    """Whether both have none, or the same."""
+    return theirs is None if ours is None else ours.is_same(theirs)
 
 
-def single(settings: Settings, tree: SummaryTree) -> Result:
+def single(settings: EngineSettings, tree: SummaryTree) -> Result:
     """One cluster of everything a tree has learnt."""
     family, mixture = scored(settings.family, settings.mixture, tree)
     total = tree.total
     whole = Partition(family, mixture, NOWHERE, total, 0.0, float(total.weight[0]))
-    if settings.refit == "bkm":
+    if settings.refit != "chunky-em":
         return whole
     spread = whole.family.parameters(whole.posterior)
     return Mixture(

@@ -4,56 +4,80 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaincinv, logsumexp
 
-from streamclust._kernels.assign import assign_points, cheapest
+from streamclust._kernels.engine.assign import assign_points, cheapest
+from streamclust._kernels.engine.windows import see_points
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.families import FAMILIES
 from streamclust.families.cost_form import CostForm, Quadratic
 from streamclust.families.gaussian import GaussianParameters
 from streamclust.families.linalg import cholesky, log_determinant, whitener
-from streamclust.families.marginal import marginal
+from streamclust.families.marginal import PointParameters, marginal
+from streamclust.late import gammaincinv, logsumexp
 from streamclust.moments import Moments
-from streamclust.refit.covariance import form_of
-from streamclust.refit.mixture import Mixture
+from streamclust.refit.chunky_em.covariance import form_of
+from streamclust.refit.chunky_em.mixture import Mixture
 from streamclust.refit.partition import Partition
+from streamclust.sketch import Rows, Sketch
 
 Result = Partition | Mixture
 
-INSIDE = 0.9999
+INSIDE_MASS = 0.9999
 """An event is outside a cluster if it lies beyond the ellipsoid that holds this much of it."""
-LARGE = 0.01
-"""The share of the weight that makes a cluster a large one."""
+LARGE_SHARE, LARGE_PART_OF_AVERAGE = 0.01, 0.1
+"""A cluster is large if it has this share of the weight or, among many, this part of the average cluster's weight."""
 NOWHERE: Ints = np.zeros(0, dtype=np.int64)
 
 
 class Nearest(NamedTuple):
-    """For each row, the cluster of least cost and how far the nearest one is."""
+    """For each row, the cluster whose component has the least cost, and how far the nearest component is."""
 
     cluster: Ints
     distance: Floats
     """Half the least squared Mahalanobis distance; infinite for families without covariances."""
+    component: Ints
+    """The component of least cost."""
+
+
+class Seen(NamedTuple):
+    """For each row the component of least cost, or their number if it is outside all, and the whitened deviation."""
+
+    cell: Ints
+    whitened: Floats
+    """Its deviation from the component's mean, in the component's own units; no columns for families of counts."""
+
+    def some(self, rows: Ints | slice) -> Seen:
+        """Some of the rows."""
+        return Seen(self.cell[rows], self.whitened[rows])
 
 
 class Assignment(NamedTuple):
-    """For each row the id of its cluster, how probable that is, and how novel the row is: -log p(x)."""
+    """For each row the id of its cluster, how probable that is, how novel the row is (-log p(x)), and its component.
+
+    Components have no ids: theirs are the numbers of the rows of `ClusterView.components`, under this model alone.
+    """
 
     cluster: Ints
     probability: Floats
     novelty: Floats
+    component: Ints
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """Clusters with their ids.
+    """Clusters with their ids, each of one component or, where shapes are joined, of several.
 
-    result      all clusters the last refit found, and those born since
-    ids         one for each
+    result      all components the last refit found, and those born since
+    ids         one for each cluster
+    owner       which cluster, by its place in `ids`, each component belongs to; empty: each is a cluster of its own
     hidden      ids of clusters that the stream no longer feeds: they explain nothing and are predicted never
     n_seen      how many events had been learnt when it was published
+    sketch      where events are wide: takes them to the coordinates that the clusters are in
+    running     all components as of the last look; None: as they were published
+    moved       whether clusters have moved since it was published
     """
 
     version: int
@@ -61,50 +85,112 @@ class Model:
     result: Result
     ids: tuple[int, ...]
     hidden: frozenset[int] = frozenset()
+    owner: tuple[int, ...] = ()
+    sketch: Sketch | None = None
+    running: Moments | None = None
+    moved: bool = False
+
+    @cached_property
+    def current(self) -> Result:
+        """The components as of the last look: what predictions use."""
+        return self.result if self.running is None else having(self.result, self.running)
+
+    @cached_property
+    def published(self) -> Model:
+        """The model with its components as they were published."""
+        return self if self.running is None else replace(self, running=None, moved=False)
+
+    def learnt(self, running: Moments, moved: bool = False) -> Model:
+        """The model with its components as of a look."""
+        model = replace(self, running=running, moved=self.moved or moved)
+        if not model.moved:  # what depends on what was published alone
+            kept = {"published": self.published, "large": self.large}
+            names = ("owners", "weight", "rows", "_clusters_shown", "place", "names", "_named")
+            vars(model).update(kept | {name: getattr(self, name) for name in names})
+        return model
+
+    @cached_property
+    def owners(self) -> Ints:
+        """The cluster of each component, by its place in `ids`."""
+        return np.array(self.owner or range(self.result.n_clusters), dtype=np.int64)
+
+    @cached_property
+    def weight(self) -> Floats:
+        """The weight of each cluster, on show or not, when it was published."""
+        return np.asarray(np.bincount(self.owners, self.result.clusters.weight, len(self.ids)), dtype=float)
 
     @property
     def n_features(self) -> int:
-        """How many features the clusters have."""
+        """How many features events have."""
+        return self.n_coordinates if self.sketch is None else self.sketch.n_features
+
+    @property
+    def n_coordinates(self) -> int:
+        """How many coordinates the clusters have: the features, or the directions of the sketch."""
         return self.result.clusters.n_features
 
     @cached_property
     def rows(self) -> Ints:
+        """Which components are on show: those of clusters that are."""
+        return np.flatnonzero(np.isin(self.owners, self._clusters_shown))
+
+    @cached_property
+    def _clusters_shown(self) -> Ints:
         """Which clusters are on show; all of them, should all be hidden."""
         shown = [k for k, cluster in enumerate(self.ids) if cluster not in self.hidden]
         return np.array(shown or range(len(self.ids)), dtype=np.int64)
 
     @cached_property
+    def place(self) -> Ints:
+        """The cluster of each component on show, by its place in `names`."""
+        return np.searchsorted(self._clusters_shown, self.owners[self.rows])
+
+    @cached_property
     def names(self) -> Ints:
         """The ids of the clusters on show."""
-        return np.array(self.ids, dtype=np.int64)[self.rows]
+        return np.array(self.ids, dtype=np.int64)[self._clusters_shown]
 
     @cached_property
     def _named(self) -> list[int]:
-        return [int(name) for name in self.names]
+        """The id that each component on show belongs to."""
+        return [int(name) for name in self.names[self.place]]
 
     @cached_property
     def shown(self) -> Result:
-        """The clusters on show alone."""
-        return self.result if len(self.rows) == len(self.ids) else chosen(self.result, self.rows)
+        """The components of the clusters on show alone."""
+        return self.current if len(self.rows) == self.result.n_clusters else chosen(self.current, self.rows)
+
+    @cached_property
+    def clusters(self) -> Moments:
+        """The clusters on show as of the last look, one row each."""
+        return self.shown.clusters.to_groups(self.place, len(self.names))
 
     @cached_property
     def large(self) -> Model:
-        """The clusters of at least LARGE of the weight alone; they are what the others are rare beside."""
-        weight = self.result.clusters.weight
-        rows = np.flatnonzero(weight >= LARGE * weight.sum())
-        return Model(self.version, self.n_seen, chosen(self.result, rows), tuple(self.ids[k] for k in rows))
+        """The large components alone, each by itself, where they were published or have moved; the others are rare."""
+        result = self.current if self.moved else self.result
+        rows = large_rows(self.result.clusters.weight)
+        return Model(self.version, self.n_seen, chosen(result, rows), tuple(range(len(rows))))
 
     @cached_property
     def form(self) -> CostForm:
-        """The costs of the clusters on show, as kernels read them."""
+        """The costs of the components on show, as kernels read them."""
         return cost_form(self.shown)
 
     # ---------------------------------------------------------------- asking
     # Rows may have more features than the model: those appeared after it was published, at the end. A feature
-    # that is missing is NaN.
+    # that is missing is NaN. `predict_one`, `predict`, `assign`, `probability` and `novelty` take events, the other
+    # methods take rows in the clusters' own coordinates; both are the same where there is no sketch.
+
+    def check(self, points: Floats) -> None:
+        """Raise ValueError for points that the clusters' family cannot have produced: negative counts, say."""
+        if isinstance(self.result, Partition):
+            self.result.family.check(points)
 
     def predict_one(self, row: Floats) -> int:
         """The id of the cluster of least cost."""
+        if self.sketch is not None:
+            return int(self.predict(row[None])[0])
         vector, root, offset = self._arrays
         if len(row) > vector.shape[1]:
             row = row[: vector.shape[1]]
@@ -113,34 +199,65 @@ class Model:
 
     def predict(self, points: Floats) -> Ints:
         """The id of the cluster of least cost of each point."""
-        return self.names[self._cheapest(points)]
+        return self.names[self.place[self._cheapest(self.coordinates(points))]]
+
+    def coordinates(self, points: Rows) -> Floats:
+        """Events in the clusters' own coordinates."""
+        return points if self.sketch is None else self.sketch.project(points)
+
+    def _measured(self, points: Rows) -> tuple[Floats, Floats]:
+        """Coordinates of events, and what the part of each that these leave out adds to its novelty."""
+        if self.sketch is None:
+            return points, np.zeros(points.shape[0])
+        z, residual = self.sketch.measure(points)
+        return z, self.sketch.surprise(residual)
 
     def assign(self, points: Floats) -> Assignment:
         """What `predict`, `probability` (of the cluster predicted) and `novelty` say, for little more than one."""
-        k = self._cheapest(points)
+        points, more = self._measured(points)
+        component = self._cheapest(points)
+        k = self.place[component]
         joint = self.log_joint(points)
         evidence = logsumexp(joint, axis=1)
-        probability = np.exp(joint[np.arange(len(k)), k] - evidence)
-        return Assignment(self.names[k], np.asarray(probability), -np.asarray(evidence))
+        own = np.where(self.place == k[:, None], joint, -np.inf)
+        probability = np.exp(logsumexp(own, axis=1) - evidence)
+        novelty = more - np.asarray(evidence)
+        return Assignment(self.names[k], np.asarray(probability), novelty, component)
 
     def _cheapest(self, points: Floats) -> Ints:
-        """The cluster on show of least cost of each point, which may lack features."""
-        k = self.nearest(points).cluster
+        """The component on show of least cost of each point, which may lack features."""
+        k = self.nearest(points).component
         missing = np.isnan(self._own(points)).any(axis=1)
         if missing.any():
             k[missing] = self.log_joint(points[missing]).argmax(axis=1)
         return k
 
     def nearest(self, points: Floats) -> Nearest:
-        """The cluster on show of least cost for each complete point, and the distance of the nearest."""
+        """The component on show of least cost for each complete point, its cluster, and the distance of the nearest."""
         found = np.empty(len(points), dtype=np.int64)
         cost, distance = np.empty(len(points)), np.empty(len(points))
         assign_points(np.ascontiguousarray(self._own(points)), *self._arrays, found, cost, distance)
-        return Nearest(found, distance)
+        return Nearest(self.place[found], distance, found)
+
+    def see(self, points: Floats) -> Seen:
+        """The component on show of each complete point, and how far it is from that one's mean in its own units."""
+        points = np.ascontiguousarray(self._own(points))
+        vector, root, offset = self._arrays
+        if root is None:
+            cell = np.where(self.outside(points), len(self.rows), self.nearest(points).component)
+            return Seen(cell, np.zeros((len(points), 0)))
+        seen = Seen(np.empty(len(points), dtype=np.int64), np.empty(points.shape))
+        see_points(points, vector, root, offset, reach(points.shape[1]), *seen)
+        return seen
+
+    @property
+    def whitened_features(self) -> int:
+        """How many columns `see` gives deviations in: none for families of counts."""
+        return self.n_coordinates if isinstance(self.form, Quadratic) else 0
 
     def _own(self, points: Floats) -> Floats:
         """The features that the model knows."""
-        return points[:, : self.n_features]
+        return points[:, : self.n_coordinates]
 
     def outside(self, points: Floats) -> Bools:
         """Points beyond every cluster's ellipsoid or, where clusters have none, likelier under the prior."""
@@ -155,7 +272,7 @@ class Model:
         return np.asarray(self.shown.log_joint(points).max(axis=1) < anew)
 
     def log_joint(self, points: Floats) -> Floats:
-        """log p(x, cluster) for the clusters on show; missing features are integrated out."""
+        """log p(x, component) for the components on show; missing features are integrated out."""
         points = self._own(points)
         missing = np.isnan(points)
         if not missing.any():
@@ -191,29 +308,44 @@ class Model:
 
     def probability(self, points: Floats) -> Floats:
         """p(cluster | x), rows x clusters on show."""
-        joint = self.log_joint(points)
-        return np.asarray(np.exp(joint - logsumexp(joint, axis=1, keepdims=True)))
+        joint = self.log_joint(self.coordinates(points))
+        each = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
+        if len(self.names) == len(self.rows):
+            return np.asarray(each)
+        return np.asarray(each @ (self.place[:, None] == np.arange(len(self.names))).astype(float))
 
     def novelty(self, points: Floats) -> Floats:
         """-log p(x) under the clusters on show: high for what fits none."""
-        return -np.asarray(logsumexp(self.log_joint(points), axis=1))
+        points, more = self._measured(points)
+        return np.asarray(more - logsumexp(self.log_joint(points), axis=1))
 
 
 # -------------------------------------------------------------------- of results, hard or soft
 
 
+def large_rows(weight: Floats) -> Ints:
+    """The large ones of clusters of these weights.
+
+    >>> large_rows(np.array([0.5, 0.495, 0.005]))
+    array([0, 1])
+    >>> len(large_rows(np.ones(300)))
+    300
+    """
+    share = min(LARGE_SHARE, LARGE_PART_OF_AVERAGE / max(len(weight), 1))
+    return np.flatnonzero(weight >= share * weight.sum())
+
+
 @lru_cache(maxsize=64)
 def reach(n_features: int) -> float:
-    """Half the squared Mahalanobis distance, a chi-squared, within which a Gaussian has INSIDE of its mass."""
-    return float(gammaincinv(n_features / 2, INSIDE))
+    """Half the squared Mahalanobis distance, a chi-squared, within which a Gaussian has INSIDE_MASS of its mass."""
+    return float(gammaincinv(n_features / 2, INSIDE_MASS))
 
 
 def cost_form(result: Result) -> CostForm:
     """What it costs a point to belong to each cluster."""
     if isinstance(result, Partition):
-        mixing = result.mixture.mixing(result.clusters.weight)
-        form: CostForm = result.family.cost_form(result.posterior, mixing)
-        return form
+        mixing = result.mixture.mixing(result.clusters.weight) if result.n_clusters > 1 else np.zeros(1)
+        return result.family.cost_form(result.posterior, mixing)
     d = result.means.shape[1]
     factor = cholesky(full_covariances(result))
     offset = (d * np.log(2 * np.pi) + log_determinant(factor)) / 2 - np.log(result.weights)
@@ -226,20 +358,19 @@ def full_covariances(result: Mixture) -> Floats:
     return kept if kept.ndim == 3 else kept.reshape(len(kept), -1, 1) * np.eye(d)
 
 
-def point_parameters(result: Result) -> Any:  # noqa: ANN401
+def point_parameters(result: Result) -> PointParameters:
     """The clusters' parameters, as `family.log_density` reads them."""
     if isinstance(result, Partition):
-        return result.family.parameters(result.posterior)
+        parameters: PointParameters = result.family.parameters(result.posterior)
+        return parameters
     return GaussianParameters(result.means, result.covariances)
 
 
-def log_density(result: Result, parameters: Any, points: Floats) -> Floats:  # noqa: ANN401
+def log_density(result: Result, parameters: PointParameters, points: Floats) -> Floats:
     """log p(x|θ), rows x clusters."""
     if isinstance(result, Partition):
         return np.asarray(result.family.log_density(parameters, points))
-    family: Any = FAMILIES[form_of(result.covariance).family]
-    # No Gaussian's density reads its prior, so the class, which has none, answers as well as an object.
-    return np.asarray(family.log_density(family, parameters, points))
+    return np.asarray(FAMILIES[form_of(result.covariance).family].log_density(parameters, points))
 
 
 def chosen(result: Result, rows: Ints) -> Result:
@@ -255,7 +386,11 @@ def chosen(result: Result, rows: Ints) -> Result:
 
 def joined(result: Result, more: Moments) -> Result:
     """The clusters and more of them; leaves are not labelled."""
-    clusters = Moments.stack([result.clusters, more.to(result.clusters.kind)])
+    return having(result, Moments.stack([result.clusters, more.to(result.clusters.kind)]))
+
+
+def having(result: Result, clusters: Moments) -> Result:
+    """The same clusters with other moments; leaves are not labelled."""
     if isinstance(result, Partition):
         return replace(result, clusters=clusters, labels=NOWHERE)
     total = float(clusters.weight.sum())
@@ -263,3 +398,10 @@ def joined(result: Result, more: Moments) -> Result:
         result, weights=clusters.weight / total, means=clusters.mean, covariances=clusters.covariance,
         labels=NOWHERE, total=total,
     )  # fmt: skip
+
+
+def weighing(result: Result, total: float) -> Result:
+    """The clusters with weights that add up to `total`."""
+    if isinstance(result, Partition):
+        return replace(result, clusters=result.clusters.scale(total / result.clusters.weight.sum()))
+    return replace(result, total=total)

@@ -1,20 +1,19 @@
-"""The present: whether the stream still is what the summary says, and the summary as the stream is now."""
+"""The present: a test for drift of the stream from its summary, and the summary reweighted to the latest events."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from scipy.special import chdtrc
 
 from streamclust._kernels.types import Floats
 from streamclust.engine.model import Model
+from streamclust.late import chdtrc
+from streamclust.moments import Moments
 from streamclust.tree import SummaryTree
 
-CHANCE = 1e-9
-"""The stream has drifted if, had it not, chance would spread the watched events so unevenly less often than this."""
-FEWEST = 5.0
-"""Leaves that expect fewer watched events than this are judged together."""
+DRIFT_P_VALUE = 1e-9
+"""The stream has drifted if the p-value of the watched events under the tree's shares is below this."""
+MIN_LEAF_EVENTS = 5.0
+"""Leaves with a smaller expected number of watched events are pooled in the test."""
 
 
 def drifted(tree: SummaryTree, watched: Floats, weight: Floats) -> bool:
@@ -22,7 +21,7 @@ def drifted(tree: SummaryTree, watched: Floats, weight: Floats) -> bool:
 
     It needs no model: clusters that move, appear, vanish or split all change the shares.
     """
-    return evidence(tree, watched, weight) < CHANCE
+    return evidence(tree, watched, weight) < DRIFT_P_VALUE
 
 
 def evidence(tree: SummaryTree, watched: Floats, weight: Floats) -> float:
@@ -30,7 +29,9 @@ def evidence(tree: SummaryTree, watched: Floats, weight: Floats) -> float:
     leaf = tree.leaves().weight
     expected, seen = leaf / leaf.sum(), tree.shares(watched, weight)
     size = kish(weight)
-    judged = expected * size >= FEWEST
+    judged = expected * size >= MIN_LEAF_EVENTS
+    if not judged.any():
+        return 1.0
     expected, seen = (np.append(part[judged], 1.0 - part[judged].sum()) for part in (expected, seen))
     expected = np.maximum(expected, 1e-12)  # what no leaf stands for is as good as impossible
     statistic = size * float(((seen - expected) ** 2 / expected).sum())
@@ -40,11 +41,13 @@ def evidence(tree: SummaryTree, watched: Floats, weight: Floats) -> float:
 def as_of_now(tree: SummaryTree, watched: Floats, weight: Floats) -> SummaryTree:
     """The tree, to read, with each leaf's weight its share of the latest events.
 
-    Leaves and their samples are all still there, so clusters too rare for the watched events to describe are, if
-    only they were seen. The total stays.
+    Leaves keep their samples, so clusters too rare to be described by the watched events remain, as long as any of
+    their events was watched. The total weight stays.
     """
-    leaf = tree.leaves().weight
-    return tree.reweighted(tree.shares(watched, weight) * leaf.sum() / leaf, worth=kish(weight))
+    leaf, share = tree.leaves().weight, tree.shares(watched, weight)
+    if not share.sum() > 0:  # all of them fall to leaves that have lost their weight
+        return tree
+    return tree.reweighted(share / share.sum() * leaf.sum() / leaf, worth=kish(weight))
 
 
 class WithStrays:
@@ -67,8 +70,24 @@ class WithStrays:
             )
         self._sample = points, weight
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        return getattr(self._tree, name)
+    @property
+    def n_features(self) -> int:
+        """D."""
+        return self._tree.n_features
+
+    @property
+    def total(self) -> Moments:
+        """One row: the moments of everything, as the tree has them."""
+        return self._tree.total
+
+    @property
+    def worth(self) -> float:
+        """How many events the tree's weights were estimated from."""
+        return self._tree.worth
+
+    def leaves(self) -> Moments:
+        """One row for each leaf of the tree."""
+        return self._tree.leaves()
 
     def sample(self) -> tuple[Floats, Floats]:
         """Points and the weight each stands for."""

@@ -1,61 +1,40 @@
-"""Refits beside the stream: started on a copy of the tree at one event count, in effect at a later one."""
+"""Refits beside the stream: started on a copy of the tree at one event count, published at a later one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from threading import Thread
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamclust._kernels.types import Floats, Ints
-from streamclust.engine.births import FEWEST
-from streamclust.engine.model import LARGE, Model, Result
+from streamclust._kernels.types import Bools, Floats, Ints
+from streamclust.engine.births import MIN_BIRTH_EVENTS
+from streamclust.engine.dp_means import refit_dp_means
+from streamclust.engine.model import NOWHERE, Model, Result, chosen, joined, large_rows, weighing
 from streamclust.engine.present import WithStrays
-from streamclust.engine.watch import STRIDE
-from streamclust.families.free_energy import MixtureName
+from streamclust.engine.settings import COVARIANCE, EngineSettings
+from streamclust.engine.shaping import joined_components
+from streamclust.engine.watch import BLOCK_EVENTS
+from streamclust.lineage import majority
 from streamclust.moments import Moments
-from streamclust.refit.bkm import fit_points as refit_points
-from streamclust.refit.bkm import refit as refit_bkm
-from streamclust.refit.chunky_em import refit_mixture
-from streamclust.refit.mixture import Mixture
+from streamclust.refit.bkm.fit import fit_points as refit_points
+from streamclust.refit.bkm.fit import refit_bkm
+from streamclust.refit.chunky_em.fit import refit_mixture
+from streamclust.refit.chunky_em.mixture import Mixture
+from streamclust.refit.partition import Partition
 from streamclust.tree import SummaryTree
 
-Method = Literal["bkm", "chunky-em"]
-
-FEW_STRAYS = 20
+MIN_STRAYS = 20
 """Fewer strays than this are not searched for clusters."""
-CLEARLY = 5.0
-"""Nats by which a cold challenger must win: what is as good as equal keeps its ids."""
-
-
-COVARIANCE: dict[Any, Any] = {"gaussian": "full", "diagonal": "diagonal", "spherical": "spherical"}
-"""The families that have mixtures of chunky EM, as that calls them."""
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How to refit, whatever the data."""
-
-    family: Any
-    method: Method = "bkm"
-    mixture: MixtureName = "finite"
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.method not in get_args(Method):
-            raise ValueError(f"refit must be one of {', '.join(get_args(Method))}, got {self.method!r}")
-        if self.method == "chunky-em" and self.family not in COVARIANCE:
-            raise ValueError(
-                f'refit="chunky-em" fits Gaussians: family must be one of {", ".join(COVARIANCE)}, '
-                f'got {self.family!r}; use refit="bkm" for it'
-            )
+CHALLENGER_MARGIN_NATS = 5.0
+"""Nats by which a search from nothing must be better than the warm one: of equals, the warm one keeps its ids."""
 
 
 class Work(NamedTuple):
-    """All that a refit needs, and nobody else writes to."""
+    """Input of a refit: copies that nothing else writes to."""
 
-    recipe: Recipe
+    settings: EngineSettings
     tree: SummaryTree
     old: Model
     start: Moments
@@ -63,12 +42,23 @@ class Work(NamedTuple):
     strays: Floats
     search_strays: bool
     cold: bool
+    settling: bool
+    """Whether it is the last word on what was learnt."""
     number: int
+    watched: Floats
+    """The latest events; none, if drift is ignored or too few have been watched to judge by."""
+    drifted: bool
+    each: float = 1.0
+    """What one of the latest events weighs."""
+    aside: Ints = NOWHERE
+    """Rare components of the old model that `tree` holds no events of: they stay as they are."""
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
     """What a refit found, and the weight its clusters share with those before (old x new).
+
+    `owner` is the cluster of each component; empty, if each is a cluster.
 
     `outside` is the share of the events watched last, when it began, that are in none of its clusters.
     """
@@ -78,6 +68,7 @@ class Found:
     old_weight: Floats
     new_weight: Floats
     outside: float
+    owner: tuple[int, ...] = ()
 
 
 class Refit:
@@ -124,48 +115,150 @@ class Refit:
 
 def find(work: Work) -> Found:
     """Refit from given clusters; where `cold`, challenge the result by one from nothing."""
-    recipe, start = work.recipe, work.start
-    tree = WithStrays(work.tree, work.old.large, work.strays) if recipe.method == "bkm" else work.tree
+    settings, start = work.settings, work.start
+    sampled = settings.refit != "chunky-em"
+    tree = WithStrays(work.tree, work.old.large, work.strays) if sampled else work.tree
     if start.n_features < tree.n_features:  # features have appeared since: all of them vary about one value
         start = start.widen(tree.total.mean[0, start.n_features :])
-    if work.search_strays and recipe.method == "bkm":
-        start = with_rare(recipe, start, work)
-    best = fit(recipe, tree, start, work.number)
-    if work.cold:
-        challenger = fit(recipe, tree, None, work.number)
-        if loss(challenger) < loss(best) - CLEARLY:
-            best = challenger
+    if work.search_strays and settings.refit == "bkm":
+        start = with_rare(settings, start, work)
+    best = fit(settings, tree, with_prior(start, work.old.result), work.number, work.cold)
+    if work.drifted:
+        best = keeping(best, fed(best, work.watched))
     points, weight = tree.sample()
+    rare = set_aside(work, best, float(weight.sum()))
+    if len(rare):
+        best = joined(best, rare)
+        points, weight = np.vstack([points, rare.mean]), np.append(weight, rare.weight)
     everyone = replace(work.old, hidden=frozenset())
     before = np.where(everyone.outside(points), -1, everyone.nearest(points).cluster)
-    shared, new_weight = compare(before, best.assign(points), weight, len(work.old.ids), best.n_clusters)
-    strangers = Model(0, 0, best, tuple(range(best.n_clusters))).outside(work.recent)
-    return Found(best, shared, shared.sum(axis=1), new_weight, float(strangers.mean()))
+    old = len(work.old.ids)
+    shared, new_weight = compare(before, best.assign(points), weight, old, best.n_clusters)
+    if len(work.watched) and best.n_clusters > 1:
+        least = events_needed(best.clusters.weight, len(work.watched))
+        # Strays are kept for long: where the summary has forgotten theirs, they are no reason for a new cluster.
+        remembered = best.clusters.weight >= MIN_BIRTH_EVENTS * work.each
+        kept = heirs(shared) | fed(best, work.watched, least) | (fed(best, work.strays) & remembered)
+        kept[len(kept) - len(rare) :] = True
+        best = keeping(best, kept)
+        shared, new_weight = compare(before, best.assign(points), weight, old, best.n_clusters)
+    strangers = float(Model(0, 0, best, tuple(range(best.n_clusters))).outside(work.recent).mean())
+    if not settings.joins:
+        return Found(best, shared, shared.sum(axis=1), new_weight, strangers)
+    parents = majority(shared, new_weight) if work.old.version > 0 else [-1] * best.n_clusters
+    # While the sample grows as the stream does, joins of fewer events bind nobody.
+    anew = work.settling or (work.cold and not work.drifted and work.tree.n_events < 2 * len(points))
+    owner = joined_components(best, points, weight, np.array(parents), anew)
+    member = (owner[:, None] == np.arange(owner.max() + 1)).astype(float)
+    shared = shared @ member
+    return Found(best, shared, shared.sum(axis=1), new_weight @ member, strangers, tuple(owner.tolist()))
 
 
-def with_rare(recipe: Recipe, start: Moments, work: Work) -> Moments:
+def set_aside(work: Work, found: Result, weight: float) -> Moments:
+    """The components set aside, scaled to the share of the weight that they had in the old model.
+
+    Left out are those whose mean is nearer to a component that was found: they would be clusters without events.
+    """
+    clusters = work.old.current.clusters
+    rare = clusters[work.aside]
+    if len(rare) == 0:
+        return rare
+    if rare.n_features < work.tree.n_features:
+        rare = rare.widen(work.tree.total.mean[0, rare.n_features :])
+    rare = rare.scale(weight / (clusters.weight.sum() - rare.weight.sum()))
+    owner = joined(found, rare).assign(rare.mean)
+    return rare[np.flatnonzero(owner == found.n_clusters + np.arange(len(rare)))]
+
+
+def fed(result: Result, events: Floats, least: Floats | float = MIN_BIRTH_EVENTS) -> Bools:
+    """Which clusters have at least `least` of these events."""
+    if not len(events):
+        return np.zeros(result.n_clusters, dtype=bool)
+    return np.asarray(np.bincount(result.assign(events), minlength=result.n_clusters) >= least)
+
+
+def events_needed(weight: Floats, n_watched: int) -> Floats:
+    """Watched events that a new cluster needs: half of what its weight lets expect, from 1 to MIN_BIRTH_EVENTS.
+
+    >>> events_needed(np.array([4088.0, 5.0, 3.0]), n_watched=4096)
+    array([5. , 2.5, 1.5])
+    """
+    return np.asarray(np.clip(weight / weight.sum() * n_watched / 2, 1.0, float(MIN_BIRTH_EVENTS)))
+
+
+def heirs(shared: Floats) -> Bools:
+    """Which new clusters share the most weight with some old cluster; all others would be new ids."""
+    found = np.zeros(shared.shape[1], dtype=bool)
+    found[shared.argmax(axis=1)[shared.max(axis=1) > 0]] = True
+    return found
+
+
+def keeping(result: Result, kept: Bools) -> Result:
+    """Only the clusters `kept`, scaled to the weight of all; all clusters if none is kept.
+
+    The leaves of a stream that has moved keep samples of where it was. A refit finds clusters among those, and a new id
+    for what no longer comes would be a false alarm.
+    """
+    rows = np.flatnonzero(kept)
+    if len(rows) in (0, result.n_clusters):
+        return result
+    return weighing(chosen(result, rows), float(result.clusters.weight.sum()))
+
+
+def with_rare(settings: EngineSettings, start: Moments, work: Work) -> Moments:
     """Clusters to start from: the large ones of those given, and what is found among the strays alone.
 
     Beside all the rest rare clusters weigh too little to be told apart; among themselves they do not. The refit that
     starts from them gives up those that do not pay.
     """
     strays = work.strays[work.old.large.outside(work.strays)]
-    if len(strays) < FEW_STRAYS:
+    if len(strays) < MIN_STRAYS:
         return start
-    rng = np.random.default_rng([recipe.seed, work.number])
-    found = refit_points(recipe.family, strays, rng=rng, search="quick").clusters
-    rare = found[np.flatnonzero(found.weight >= FEWEST)].scale(float(STRIDE))
-    large = start[np.flatnonzero(start.weight >= LARGE * start.weight.sum())]
-    return Moments.stack([large, rare])
+    rng = np.random.default_rng([settings.seed, work.number])
+    found = refit_points(settings.family, strays, rng=rng, search="quick").clusters
+    rare = found[np.flatnonzero(found.weight >= MIN_BIRTH_EVENTS)].scale(float(BLOCK_EVENTS))
+    return Moments.stack([start[large_rows(start.weight)], rare])
 
 
-def fit(recipe: Recipe, tree: SummaryTree | WithStrays, start: Moments | None, number: int) -> Result:
-    """One refit; the same seed and number give the same clusters."""
-    rng = np.random.default_rng([recipe.seed, number])
-    if recipe.method == "bkm":
-        return refit_bkm(recipe.family, tree, start, rng, recipe.mixture, search="quick")
+def with_prior(start: Moments, old: Result) -> Moments | Partition:
+    """Clusters to start from and, where one was found for as many features before, the prior to start from."""
+    if isinstance(old, Partition) and old.clusters.n_features == start.n_features:
+        return replace(old, clusters=start, labels=NOWHERE)
+    return start
+
+
+def fit(
+    settings: EngineSettings,
+    tree: SummaryTree | WithStrays,
+    start: Moments | Partition,
+    number: int,
+    cold: bool,
+) -> Result:
+    """One refit, challenged by one from nothing if `cold`; the same seed and number give the same clusters."""
+    rng = np.random.default_rng([settings.seed, number])
+    if settings.refit == "bkm":
+        margin = CHALLENGER_MARGIN_NATS if cold else None
+        return refit_bkm(settings.family, tree, start, rng, settings.mixture, "quick", challenge=margin)
+    best = fit_other(settings, tree, start, rng)
+    if cold:
+        challenger = fit_other(settings, tree, None, np.random.default_rng([settings.seed, number]))
+        if loss(challenger) < loss(best) - CHALLENGER_MARGIN_NATS:
+            best = challenger
+    return best
+
+
+def fit_other(
+    settings: EngineSettings,
+    tree: SummaryTree | WithStrays,
+    start: Moments | Partition | None,
+    rng: np.random.Generator,
+) -> Result:
+    """A refit by another algorithm than "bkm"."""
+    if settings.refit == "dp-means":
+        return refit_dp_means(settings.family, tree, start, settings.birth_penalty, settings.mixture)
     assert isinstance(tree, SummaryTree)
-    return refit_mixture(tree, start, rng, covariance=COVARIANCE[recipe.family])
+    assert not isinstance(start, Partition)
+    return refit_mixture(tree, start, rng, covariance=COVARIANCE[settings.family])
 
 
 def loss(result: Result) -> float:

@@ -2,44 +2,80 @@
 
 from __future__ import annotations
 
-LOOK = 2048
-"""Events between two looks at whether the stream still fits the model."""
-SETTLED = 2 * LOOK
-"""Before so many events refits come often enough to need no looks, and are too quick to run beside the stream."""
-EARLY = 3
-"""Until refits are `every` events apart, each comes at so many times the count of the one before."""
-GROWTH = 0.5
-"""A refit can find what the one before could not once there is so much more evidence."""
-CHALLENGE = 64
-"""A refit begins from nothing, too, where there is so many times the evidence of the last that did."""
+LOOK_EVENTS = 2048
+"""Events between two looks (comparisons of stream and model) of a stream that does not change."""
+MIN_GAP_EVENTS = 256
+"""Events between two looks at least, soon after a change."""
+SETTLED_EVENTS = 2 * LOOK_EVENTS
+"""Before so many events looks come twice as often, and refits, being quick, take effect at once."""
+MIN_FIRST_EVENTS, FIRST_EVENTS_PER_FEATURE, MAX_FIRST_EVENTS = 20, 8, 100
+"""The first refit comes after 8 events for each feature, but not before 20 events and not after 100."""
+REFIT_GROWTH = 0.5
+"""A refit is due no sooner than the evidence can have grown by this share since the one before."""
+CHALLENGE_GROWTH = 2.0
+"""A refit also searches from nothing once there is so many times the evidence of the last that did."""
+
+SETTLED_CHALLENGE_GROWTH = 8.0
+"""The same, where clusters are settled."""
+FULL_SAMPLE = 4.0
+"""A summary's sample is full if so many times as many events as it can hold were learnt when it was last searched."""
+
+
+def first_refit(n_features: int) -> int:
+    """The event count of the first refit, unless `warmup` says otherwise.
+
+    >>> first_refit(1), first_refit(8), first_refit(1000)
+    (20, 64, 100)
+    """
+    return min(max(MIN_FIRST_EVENTS, FIRST_EVENTS_PER_FEATURE * n_features), MAX_FIRST_EVENTS)
 
 
 def next_refit(n: int, evidence: float, warmup: int, every: int) -> int:
     """The event count of the refit after one at n, where `evidence` is the (decayed) weight of what was learnt.
 
-    The first at `warmup`; then at three times the count each time, up to `every` events apart; and no sooner than
+    The first at `warmup`; then at twice the count each time, up to `every` events apart; and no sooner than
     the evidence can have grown by half. What changes before that, a look sees.
     """
     if n < warmup:
         return warmup
-    return n + max(min((EARLY - 1) * n, every), int(GROWTH * evidence))
+    return n + max(min(n, every), int(REFIT_GROWTH * evidence))
 
 
 def lag(n: int, following: int) -> int:
     """How many events after n a refit takes effect, given the count of the one that follows: half the gap."""
-    return 0 if n < SETTLED else (following - n) // 2
+    return 0 if n < SETTLED_EVENTS else (following - n) // 2
 
 
-def next_look(n: int) -> int:
-    """The event count of the look after n."""
-    return max(SETTLED, (n // LOOK + 1) * LOOK)
+def lag_of_change(n: int, span: int) -> int:
+    """How many events after n a refit takes effect that begins because the stream has changed, `span` events ago."""
+    return 0 if n < SETTLED_EVENTS else min(n // 8, LOOK_EVENTS, max(MIN_GAP_EVENTS, span // 2))
 
 
-def thorough(n: int) -> bool:
-    """Whether the look at n goes over all watched events: every eighth does."""
-    return n % (8 * LOOK) < LOOK
+def next_gap(n: int, gap: int, span: int | None) -> int:
+    """How many events after n the next look comes, `gap` after the last: soon after a change, seldom when quiet.
+
+    >>> next_gap(100_000, 256, span=None), next_gap(100_000, 2048, span=None), next_gap(100_000, 2048, span=4096)
+    (512, 2048, 1024)
+    """
+    if span is not None:
+        return min(max(span // 4, MIN_GAP_EVENTS), LOOK_EVENTS)
+    return min(2 * gap, LOOK_EVENTS // 2 if n < SETTLED_EVENTS else LOOK_EVENTS)
 
 
-def challenged(evidence: float, last: float) -> bool:
-    """Whether a refit is challenged by one from nothing: warm ones never leave their optimum, right or wrong."""
-    return evidence >= CHALLENGE * last
+def thorough(n: int, gap: int) -> bool:
+    """Whether the look at n, so many events after the last, goes over all watched events: one in eight does."""
+    return n % (8 * LOOK_EVENTS) < gap
+
+
+def wait_after_change(span: int, fits: bool) -> int:
+    """How many events after a change, seen in so many, a refit begins: later if clusters that have moved still fit."""
+    return 4 * span if span > LOOK_EVENTS and fits else span
+
+
+def challenged(evidence: float, last: float, settled: bool = False) -> bool:
+    """Whether a refit is challenged by one from nothing: warm ones never leave their optimum, right or wrong.
+
+    A challenger that lost is no reason to wait longer for the next: few events often confirm too few clusters. It is
+    where clusters are `settled`: the summary's sample is full, so that the next would see no more events than it did.
+    """
+    return evidence >= (SETTLED_CHALLENGE_GROWTH if settled else CHALLENGE_GROWTH) * last

@@ -1,23 +1,167 @@
-"""What an engine is told."""
+"""The engine's settings, and the checks of parameters, made from their declaration."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from numbers import Real
+from types import NoneType
+from typing import Any, Literal, cast, get_args, get_origin
+
+import numpy as np
+
+from streamclust.parameters import (
+    GAUSSIANS,
+    PARAMETERS,
+    DriftChoice,
+    FamilyName,
+    MixtureName,
+    Parameter,
+    RefitName,
+    ShapeName,
+    check_together,
+)
+from streamclust.refit.chunky_em.covariance import Covariance
+from streamclust.tree.rows import check_positive, whole_number
+from streamclust.values import check_choice, shown
+
+Check = Callable[[str, Any], object]
+"""Raises ValueError, with the parameter's name and the cure, for a value that it may not have."""
+
+COVARIANCE: dict[str, Covariance] = {"gaussian": "full", "diagonal": "diagonal", "spherical": "spherical"}
+"""The families that "chunky-em" and "dp-means" have, and their covariances."""
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What an engine is told; the same settings, seed and events give the same bits."""
+class EngineSettings:
+    """What an engine is told (see `streamclust.parameters`); the same settings and events give the same bits.
 
-    family: Any = "gaussian"
-    refit: Any = "bkm"
-    mixture: Any = "finite"
-    max_leaves: int = 512
+    `family` may also be a Family; such an engine cannot be saved.
+    """
+
+    family: FamilyName = "gaussian"
+    refit: RefitName = "bkm"
+    mixture: MixtureName = "finite"
+    max_leaves: int | None = None
     refit_every: int = 20_000
-    warmup: int = 100
+    warmup: int | None = None
     half_life: float | None = None
+    drift: DriftChoice = "follow"
     birth_penalty: float | None = None
+    shape: ShapeName | None = None
     background: bool = True
     seed: int = 0
     leaf_size: int = 16
+
+    def __post_init__(self) -> None:
+        check_parameters({f.name: getattr(self, f.name) for f in fields(self)})
+
+    @property
+    def follows(self) -> bool:
+        """Whether the clusters are those of late, or of everything learnt."""
+        return self.drift == "follow"
+
+    @property
+    def joins(self) -> bool:
+        """Whether components that are pieces of one shape are joined into one cluster."""
+        if self.shape is not None:
+            return self.shape == "any"
+        return self.refit == "bkm" and isinstance(self.family, str) and self.family in GAUSSIANS
+
+
+# -------------------------------------------------------------------- what is allowed
+
+
+def check_of(name: str, parameter: Parameter) -> Check:
+    """The check of a parameter's values, by its declared type and limits."""
+    kinds = [kind for kind in get_args(parameter.type) if kind is not NoneType]
+    optional = len(kinds) < len(get_args(parameter.type))
+    kind = kinds[0] if optional else parameter.type
+    if name == "family":
+        check: Check = a_family
+    elif get_origin(kind) is Literal:
+        check = one_of(*get_args(kind))
+    elif kind is int:
+        check = at_least(parameter.least)
+    else:
+        check = CHECKS[get_origin(kind) or kind]
+    return or_none(check, parameter.use_none_to) if optional else check
+
+
+def one_of(*choices: str) -> Check:
+    """One of some words."""
+    return lambda name, value: check_choice(name, value, choices)
+
+
+def at_least(least: int) -> Check:
+    """A whole number of at least that."""
+    return lambda name, value: whole_number(name, value, least)
+
+
+def positive(name: str, value: object) -> None:
+    """A positive, finite number, not a truth value."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise ValueError(f"{name} must be positive and finite, got {shown(value)}")
+    check_positive(name, cast(float, value))
+
+
+def or_none(check: Check, meaning: str) -> Check:
+    """What the check allows, or None, which has a meaning of its own."""
+
+    def checked(name: str, value: object) -> None:
+        if value is None:
+            return
+        try:
+            check(name, value)
+        except ValueError as error:
+            raise ValueError(f"{error}; use None to {meaning}") from None
+
+    return checked
+
+
+def a_family(name: str, value: object) -> None:
+    """The name of a family, or a Family."""
+    if isinstance(value, str) or not hasattr(value, "log_marginal"):
+        check_choice(name, value, get_args(FamilyName))
+
+
+def yes_or_no(name: str, value: object) -> None:
+    """True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} must be True or False, got {shown(value)}")
+
+
+def a_function(name: str, value: object) -> None:
+    """Something to call."""
+    if not callable(value):
+        raise ValueError(f"{name} must be a function, got {shown(value)}")
+
+
+def a_sequence(name: str, value: object) -> None:
+    """Names in an order."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        raise ValueError(f"{name} must be a list of names, got {shown(value)}")
+
+
+CHECKS: dict[Any, Check] = {float: positive, bool: yes_or_no, Sequence: a_sequence, Callable: a_function}
+"""Checks by type."""
+ALLOWED: dict[str, Check] = {name: check_of(name, parameter) for name, parameter in PARAMETERS.items()}
+"""What each parameter may be, wherever it is given."""
+
+
+def check_parameters(given: Mapping[str, Any]) -> None:
+    """Raise ValueError for the first parameter whose value is not allowed, and for two that do not go together.
+
+    >>> check_parameters({"family": "gausian"})
+    Traceback (most recent call last):
+        ...
+    ValueError: family must be 'gaussian', 'diagonal', 'spherical', 'multinomial', 'bernoulli' or 'poisson', \
+got 'gausian'; did you mean 'gaussian'?
+    >>> check_parameters({"half_life": -1})
+    Traceback (most recent call last):
+        ...
+    ValueError: half_life must be positive and finite, got -1; use None to never forget
+    """
+    for name, value in given.items():
+        ALLOWED[name](name, value)
+    check_together(given)

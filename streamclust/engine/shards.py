@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Mapping
+from copy import copy
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
-from streamclust._kernels.types import Floats
+from streamclust._kernels.types import Floats, Ints
 from streamclust.engine import schedule
-from streamclust.engine.present import as_of_now, drifted
-from streamclust.engine.settings import Settings
-from streamclust.engine.watch import STRIDE, WINDOW, Watch
+from streamclust.engine.capacity import FIRST_LEAVES, leaves_for
+from streamclust.engine.model import Model, Seen
+from streamclust.engine.present import as_of_now, drifted, kish
+from streamclust.engine.settings import EngineSettings
+from streamclust.engine.watch import BLOCK_EVENTS, WINDOW_EVENTS, Ring, Watch
+from streamclust.families import FamilyLike, is_discrete
 from streamclust.families import family as family_named
+from streamclust.sketch import CoordinateMap
 from streamclust.tree import SummaryTree, merge_all
 
-RECENT = schedule.LOOK // STRIDE
-"""A look judges by the events watched since the last."""
+WHOLE_EVENTS = 2048
+"""Number of latest events that are all kept, not only sampled."""
+LOOK_SAMPLE_EVENTS = schedule.LOOK_EVENTS // BLOCK_EVENTS
+"""Number of watched events between two looks, by which a look judges."""
 
 
 @dataclass
@@ -28,6 +36,15 @@ class Shard:
     watch: Watch
     n_seen: int = 0
 
+    @classmethod
+    def like(cls, tree: SummaryTree, seed: int) -> Self:
+        """An empty shard whose tree has the parameters of another."""
+        empty = SummaryTree(
+            tree.n_features, tree.scatter, tree.max_leaves, half_life=tree.half_life, seed=seed,
+            leaf_size=tree.leaf_size,
+        )  # fmt: skip
+        return cls(empty, Watch(tree.n_features))
+
     def watched_weights(self, n: int, half_life: float | None) -> Floats:
         """What the latest n watched events weigh now, where the tree forgets by event count."""
         weight = self.watch.weights(n)
@@ -36,49 +53,211 @@ class Shard:
         number = self.watch.numbers()[-len(weight) :]
         return np.asarray(weight * np.exp2((number - number[-1]) / half_life))
 
+    def widen(self, values: Floats) -> None:
+        """Add columns in which every event so far has these values."""
+        self.tree.widen(values)
+        self.watch.widen(values)
+
+    def reorder(self, columns: Ints) -> None:
+        """Put the features in another order: the new column j is the old columns[j]."""
+        spare = np.arange(len(columns), self.tree.n_features)
+        whole = np.concatenate([columns, spare]).astype(np.int64)
+        self.tree.reorder(whole)
+        self.watch.reorder(whole)
+
+    def carry(self, change: CoordinateMap) -> None:
+        """Have everything in other coordinates."""
+        self.tree = self.tree.carried(change)
+        self.watch.carry(change)
+
+    def narrowed(self, n_features: int) -> Shard:
+        """A shard of its own with the first features alone: the others are spare, and 0 for every event."""
+        watch = copy(self.watch)
+        watch.rows, watch._kept = self.watch.rows[:, :n_features].copy(), None
+        return Shard(self.tree.narrowed(n_features), watch, self.n_seen)
+
+    def learn(self, rows: Floats, weight: Floats, time: Floats, at: int) -> None:
+        """Learn checked rows, of which the first is number `at` of the stream; no weights or times: an empty array."""
+        self.tree.insert_checked(rows, weight, time)
+        self.watch.see(rows, self.n_seen, weight if len(weight) else None, at)
+        self.n_seen += len(rows)
+
+    def merge_tree(self, tree: SummaryTree, at: int) -> None:
+        """Learn everything a tree has learnt; watch as many of its sampled events as if all had come one by one.
+
+        `at` is the number that its last event gets in the stream.
+        """
+        self.tree.merge(tree)
+        self.n_seen += tree.n_events
+        more = Watch.due(self.n_seen) - self.watch.count
+        kept = min(more, WINDOW_EVENTS)
+        self.watch.count += more - kept  # those would be gone by now
+        self.watch.see(drawn(tree, kept), first=0, at=at - kept)
+
+    def widened(self, more: int) -> Shard:
+        """The shard with so many columns of zeros more: a copy, if any."""
+        if not more:
+            return self
+        twin = Shard(self.tree.copy(), copy(self.watch), self.n_seen)
+        twin.widen(np.zeros(more))
+        return twin
+
 
 class Shards(dict[Hashable, Shard]):
     """The parts of a stream by key, each opened when its first event comes."""
 
-    def __init__(self, n_features: int, settings: Settings) -> None:
+    def __init__(self, n_features: int, settings: EngineSettings) -> None:
         super().__init__()
         self.n_features = n_features
+        self.capacity = n_features
+        """The columns that trees and watches have: those past `n_features` are spare, and 0 for every event."""
         self.settings = settings
         self._strays: Watch | None = None
+        self.whole = Ring(0, WHOLE_EVENTS)
+        """The latest events of all shards; families of counts keep none."""
+
+    @classmethod
+    def restored(
+        cls,
+        n_features: int,
+        capacity: int,
+        settings: EngineSettings,
+        parts: Mapping[Hashable, Shard],
+        strays: Watch,
+        whole: Ring,
+    ) -> Self:
+        """The parts of a stream as they were saved."""
+        shards = cls(n_features, settings)
+        shards.capacity, shards._strays, shards.whole = capacity, strays, whole
+        shards.update(parts)
+        return shards
+
+    def empty(self, key: Hashable) -> Shard:
+        """A shard before its first event, not yet among these."""
+        return Shard(self._empty_tree(key), Watch(self.capacity))
 
     def __missing__(self, key: Hashable) -> Shard:
-        self[key] = Shard(self._empty_tree(key), Watch(self.n_features))
+        self[key] = self.empty(key)
+        self.make_room()
         return self[key]
 
     def _empty_tree(self, key: Hashable) -> SummaryTree:
         s = self.settings
-        return SummaryTree(
-            self.n_features, family_named(s.family).scatter, s.max_leaves, half_life=s.half_life,
-            seed=shard_seed(s.seed, key), leaf_size=s.leaf_size,
-        )  # fmt: skip
+        return empty_tree(self.capacity, s.family, s.max_leaves, s.half_life, s.seed, key, s.leaf_size)
 
     # ---------------------------------------------------------------- changing
+
+    def make_room(self, n_clusters: int = 1) -> None:
+        """Let every tree have as many leaves as so many clusters need, or as the one that may have most.
+
+        Not where `max_leaves` is given. Trees never give room back: clusters that were here may be again.
+        """
+        trees = [part.tree for part in self.values()]
+        if self.settings.max_leaves is None and trees:
+            most = max(leaves_for(n_clusters, trees[0].leaf_bytes), *(tree.max_leaves or 0 for tree in trees))
+            for tree in trees:
+                tree.raise_max_leaves(most)
+
+    def keep(self, rows: Floats, weight: Floats | None, at: int) -> None:
+        """Keep the latest events whole, the first of which is number `at` of the stream."""
+        if is_discrete(self.settings.family):
+            return
+        if not self.whole.count:
+            self.whole = Ring(self.capacity, WHOLE_EVENTS)
+        self.whole.add(rows, weight, np.arange(at, at + len(rows)))
 
     def fill(self, row: Floats, shard: Hashable) -> Floats:
         """A row with its missing values (NaN) taken from the nearest leaf of its shard, or of another."""
         trees = [self[shard].tree, *(part.tree for part in self.values())]
         return next((tree for tree in trees if tree.n_events), trees[0]).fill(row)
 
+    def begin(self, n_features: int) -> None:
+        """The features of the first event."""
+        self.n_features = self.capacity = n_features
+
     def widen(self, values: Floats) -> None:
         """Add features that no event had until now; all events so far count as having these values."""
-        for part in self.values():
-            part.tree.widen(values)
-            part.watch.widen(values)
         self.strays.widen(values)
+        self._widen_parts(values)
         self.n_features += len(values)
+        self.capacity = self.n_features
+
+    def widen_by_zeros(self, n_features: int) -> None:
+        """Have that many features; those that are new are 0 for all events so far.
+
+        Widening copies everything. So a stream that has brought features once gets spare columns for more of them, a
+        quarter of those there are: a vocabulary that grows word by word is widened a few times in all, at events that
+        no batching changes.
+        """
+        if n_features > self.capacity:
+            spare = max(1, n_features // 4) if self.capacity else 0
+            self._widen_parts(np.zeros(n_features + spare - self.capacity))
+            self.capacity = n_features + spare
+        self.n_features = max(self.n_features, n_features)
+
+    def _widen_parts(self, values: Floats) -> None:
+        for part in self.values():
+            part.widen(values)
+        if self.whole.count:
+            self.whole.widen(values)
+
+    def reorder(self, columns: Ints) -> None:
+        """Put the features of all shards in another order: the new column j is the old columns[j]."""
+        for part in self.values():
+            part.reorder(columns)
+        self.strays.reorder(columns)
+        if self.whole.count:
+            self.whole.reorder(np.concatenate([columns, np.arange(len(columns), self.whole.rows.shape[1])]))
+
+    def carry(self, change: CoordinateMap) -> None:
+        """Have everything in other coordinates."""
+        for part in self.values():
+            part.carry(change)
+        self.strays.carry(change)
+        if self.whole.count:
+            self.whole.carry(change)
+        self.begin(change.n_directions)
+
+    def with_spare(self, rows: Floats) -> Floats:
+        """Rows with zeros in the spare columns."""
+        spare = self.capacity - rows.shape[1]
+        return np.pad(rows, ((0, 0), (0, spare))) if spare else rows
+
+    def make_alike(self, part: Shard, n_features: int, zeros: bool, means: Callable[[], Floats]) -> None:
+        """Give a shard from elsewhere, of so many features, and those here the same columns.
+
+        What is new to either side is 0 or, without `zeros`, the mean of the other side: `means`, of those here.
+        """
+        width = part.tree.n_features
+        if not zeros:
+            if width > self.n_features and self:
+                self.widen(part.tree.total.mean[0, self.n_features :])
+            elif width < self.n_features:
+                part.widen(means()[width:])
+            self.begin(max(self.n_features, width))
+            return
+        short = width - self.capacity
+        if short > 0:
+            self._widen_parts(np.zeros(short))
+            self.capacity += short
+        elif short < 0:
+            part.widen(np.zeros(-short))
+        self.n_features = max(self.n_features, n_features)
 
     def merge(self, other: Shards) -> None:
         """Learn all that another stream's shards have learnt, each into the one of the same key."""
+        if other.capacity > self.capacity:
+            self._widen_parts(np.zeros(other.capacity - self.capacity))
+            self.capacity = other.capacity
         for key, theirs in other.items():
             ours = self[key]
+            theirs = theirs.widened(self.capacity - other.capacity)
+            if self.settings.max_leaves is None:
+                ours.tree.raise_max_leaves(theirs.tree.max_leaves or 0)
             ours.tree.merge(theirs.tree)
             ours.watch.merge(theirs.watch)
             ours.n_seen += theirs.n_seen
+        self.make_room()
         self.strays.merge(other.strays)
 
     # ---------------------------------------------------------------- watched events
@@ -88,34 +267,106 @@ class Shards(dict[Hashable, Shard]):
         """Watched events that lay outside every large cluster: what rare clusters are made of."""
         if self._strays is None or not self._strays.rows.shape[1]:  # asked for before there were features
             self._strays = Watch(self.n_features)
+        if (short := self.n_features - self._strays.rows.shape[1]) > 0:
+            self._strays.widen(np.zeros(short))
         return self._strays
 
-    def latest(self, n: int = WINDOW) -> Floats:
+    def latest(self, n: int = WINDOW_EVENTS) -> Floats:
         """The latest watched events of every shard, at most n of each."""
-        return np.concatenate([part.watch.latest(n) for part in self.values()])
+        return np.concatenate([part.watch.latest(n)[:, : self.n_features] for part in self.values()])
 
-    def latest_weights(self, n: int = WINDOW) -> Floats:
+    def latest_weights(self, n: int = WINDOW_EVENTS) -> Floats:
         """What each of them weighs now; if forgetting goes by time, what it weighed when it came."""
         half_life = self.settings.half_life
         return np.concatenate([part.watched_weights(n, half_life) for part in self.values()])
 
+    def near(self) -> tuple[Floats, Floats]:
+        """The latest events in a row, of all shards, the oldest first, and what each weighed when it came."""
+        return self.whole.latest()[:, : self.n_features], self.whole.weights()
+
+    def watched(self) -> tuple[Floats, Floats, Ints]:
+        """The latest watched events of all shards in their order, what each weighed, and its number."""
+        parts = list(self.values())
+        order = self._order()
+        at = np.concatenate([part.watch.last(part.watch.at) for part in parts])
+        weight = np.concatenate([part.watch.weights() for part in parts])
+        return self.latest()[order], weight[order], at[order]
+
+    def stands_for(self) -> Floats:
+        """How many events each that `watched()` gives stands for."""
+        parts = [
+            np.where(part.watch.numbers() < WINDOW_EVENTS, 1.0, float(BLOCK_EVENTS)) for part in self.values()
+        ]
+        return np.concatenate(parts)[self._order()]
+
+    def _order(self) -> Ints | slice:
+        """How the watched events of all shards follow each other."""
+        if len(self) == 1:
+            return slice(None)
+        at = np.concatenate([part.watch.last(part.watch.at) for part in self.values()])
+        return np.argsort(at, kind="stable")[-WINDOW_EVENTS:]
+
+    def seen_by(self, model: Model) -> Seen:
+        """The watched events as a model sees them, in the order of `watched()`; each is labelled once."""
+        parts = [part.watch.seen_by(model) for part in self.values()]
+        if len(parts) == 1:
+            return parts[0]
+        cell, whitened = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        return Seen(cell, whitened).some(self._order())
+
     def changing(self, tree: SummaryTree) -> bool:
-        """Whether the latest events are spread otherwise than all that the tree has learnt."""
-        return tree.n_events > 0 and drifted(tree, self.latest(), self.latest_weights())
+        """Whether the latest events are spread otherwise than all that the tree has learnt; no, if drift is ignored."""
+        follows = self.settings.follows and tree.n_events > 0
+        return follows and drifted(tree, self.latest(), self.latest_weights())
 
     def recent(self) -> Floats:
         """The events that a look judges by."""
-        return self.latest(RECENT // max(1, len(self)))
+        return self.latest(LOOK_SAMPLE_EVENTS // max(1, len(self)))
 
     def recent_weights(self) -> Floats:
         """What each of them weighs."""
-        return self.latest_weights(RECENT // max(1, len(self)))
+        return self.latest_weights(LOOK_SAMPLE_EVENTS // max(1, len(self)))
 
     # ---------------------------------------------------------------- trees
 
+    @property
+    def weight(self) -> float:
+        """The weight of everything learnt."""
+        return sum(part.tree.weight for part in self.values())
+
     def merged_tree(self) -> SummaryTree:
-        """One tree of all shards, of its own."""
-        return merge_all([self[key].tree for key in sorted(self, key=str)] or [self._empty_tree(0)])
+        """Merge all shards into a new tree, without spare columns."""
+        tree = merge_all([self[key].tree for key in sorted(self, key=str)] or [self._empty_tree(0)])
+        return tree if self.capacity == self.n_features else tree.narrowed(self.n_features)
+
+    def merged(self) -> Shard:
+        """Merge all shards into a new one, with the latest watched events of each."""
+        share = WINDOW_EVENTS // max(1, len(self))
+        parts = [part.watch.latest(share)[:, : self.n_features] for part in self.values()]
+        weights = [part.watched_weights(share, self.settings.half_life) for part in self.values()]
+        age = np.concatenate([np.arange(len(part), 0, -1) for part in parts])
+        newest_last = np.argsort(-age, kind="stable")
+        n_seen, watch = sum(part.n_seen for part in self.values()), Watch(self.n_features)
+        watch.count = max(0, Watch.due(n_seen) - len(age))
+        rows, weight = np.concatenate(parts)[newest_last], np.concatenate(weights)[newest_last]
+        watch.see(rows, 0, weight, at=n_seen - len(rows))
+        return Shard(self.merged_tree(), watch, n_seen)
+
+    def tree_of(self, key: Hashable) -> SummaryTree:
+        """A copy of one shard's tree, without spare columns; KeyError if there is no such shard."""
+        if key not in self:
+            raise KeyError(f"there is no shard {key!r}; there are {list(self)}")
+        tree = self[key].tree.copy()
+        return tree if self.capacity == self.n_features else tree.narrowed(self.n_features)
+
+    def tree_of_rows(self, rows: Floats, weight: Floats) -> SummaryTree:
+        """A tree of some events alone, to read, that weighs as much as all shards do."""
+        s = self.settings
+        tree = SummaryTree(
+            self.n_features, family_named(s.family).scatter, None, leaf_size=s.leaf_size, seed=s.seed
+        )
+        tree.insert(rows, weight)
+        return tree.reweighted(np.full(len(tree.leaves()), self.weight / tree.weight), worth=kish(weight))
 
     def present_tree(self) -> SummaryTree:
         """One tree of all shards, to read: where the stream has drifted, its leaves weigh what they weigh of late."""
@@ -127,6 +378,40 @@ class Shards(dict[Hashable, Shard]):
         if not self.changing(tree):
             return tree, False
         return as_of_now(tree, self.latest(), self.latest_weights()), True
+
+
+def empty_tree(
+    n_features: int,
+    family: FamilyLike = "gaussian",
+    max_leaves: int | None = None,
+    half_life: float | None = None,
+    seed: int = 0,
+    shard: Hashable = 0,
+    leaf_size: int = 16,
+) -> SummaryTree:
+    """The summary of a shard before its first event, of 512 leaves at most unless `max_leaves` says otherwise.
+
+    Different shards draw different random numbers.
+    """
+    max_leaves = FIRST_LEAVES if max_leaves is None else max_leaves
+    return SummaryTree(
+        n_features, family_named(family).scatter, max_leaves, half_life=half_life,
+        seed=shard_seed(seed, shard), leaf_size=leaf_size,
+    )  # fmt: skip
+
+
+def drawn(tree: SummaryTree, n: int) -> Floats:
+    """n of a tree's events, as good as at random: its sample, each point as often as the weight it stands for says.
+
+    Evenly spaced along the points' masses, then shuffled: a tree lists its points leaf by leaf.
+    """
+    points, weight = tree.sample()
+    if not len(points) or n < 1:
+        return np.empty((0, tree.n_features))
+    reached = np.cumsum(weight)
+    places = (np.arange(n) + 0.5) / n * reached[-1]
+    chosen = points[np.searchsorted(reached, places)]
+    return np.random.default_rng([tree.seed, n]).permutation(chosen)
 
 
 def shard_seed(seed: int, key: Hashable) -> int:

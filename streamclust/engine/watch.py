@@ -2,18 +2,112 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple, TypeVar
+
 import numpy as np
 
+from streamclust._kernels.hashing import splitmix64
 from streamclust._kernels.types import Floats, Ints
+from streamclust.engine.model import Model, Seen
+from streamclust.sketch import CoordinateMap
 
-STRIDE = 8
-"""One event in so many is watched, once WINDOW of them have been."""
-WINDOW = 4096
-"""So many of the watched events are kept."""
+BLOCK_EVENTS = 8
+"""One event in each block of so many is watched (kept in the sample); of the first WINDOW_EVENTS, every one."""
+WINDOW_EVENTS = 4096
+"""Number of watched events kept; a whole number of blocks."""
+
+Kept = TypeVar("Kept", Floats, Ints)
 
 
-class Watch:
-    """The latest watched events, in a ring.
+def watched_in(blocks: Ints) -> Ints:
+    """The number of the event that is watched in each block: a hash chooses it.
+
+    Every eighth event of a stream whose sources report in turns would come from a few of them alone.
+
+    >>> watched_in(np.arange(4))
+    array([ 7, 11, 16, 31])
+    """
+    return np.asarray(BLOCK_EVENTS * blocks + (splitmix64(blocks + 1) >> np.uint64(61)).astype(np.int64))
+
+
+def chosen_of(first: int, n: int, window: int = WINDOW_EVENTS) -> Ints:
+    """Which of n events, of which the first is number `first` of all, are watched: all until there are `window`.
+
+    >>> chosen_of(first=14, n=8, window=16)
+    array([0, 1, 2])
+    """
+    early = min(max(window - first, 0), n)
+    start, stop = first + early, first + n
+    late = watched_in(np.arange(start // BLOCK_EVENTS, -(-stop // BLOCK_EVENTS)))
+    late = late[(late >= start) & (late < stop)] - first
+    return np.concatenate([np.arange(early), late]) if early else late
+
+
+class Ring:
+    """The latest of some events, with their weights and numbers."""
+
+    def __init__(self, n_features: int, size: int = WINDOW_EVENTS) -> None:
+        self.size = size
+        self.rows = np.zeros((size, n_features))
+        self.weight = np.ones(size)
+        self.at = np.zeros(size, dtype=np.int64)
+        """The number of each event in the stream."""
+        self.count = 0
+
+    def add(self, rows: Floats, weight: Floats | None, at: Ints) -> None:
+        """Keep these events, the oldest first."""
+        self.count += len(rows)
+        rows, at = rows[-self.size :], at[-self.size :]
+        place = (self.count - len(rows) + np.arange(len(rows))) % self.size
+        self.rows[place], self.at[place] = rows, at
+        self.weight[place] = 1.0 if weight is None else weight[-self.size :]
+
+    def __len__(self) -> int:
+        return min(self.count, self.size)
+
+    def latest(self, n: int = WINDOW_EVENTS) -> Floats:
+        """The latest n events, or as many as there are, the oldest first."""
+        return self.last(self.rows, n)
+
+    def weights(self, n: int = WINDOW_EVENTS) -> Floats:
+        """What each event that `latest` gives weighed when it came."""
+        return self.last(self.weight, n)
+
+    def last(self, kept: Kept, n: int = WINDOW_EVENTS) -> Kept:
+        """A copy of the latest n of what is kept of each event in its place, the oldest first."""
+        n, end = min(n, len(self)), self.count % self.size
+        if n <= end:
+            return kept[end - n : end].copy()
+        return np.concatenate([kept[self.size - (n - end) :], kept[:end]])
+
+    def places(self, n: int = WINDOW_EVENTS) -> Ints:
+        """Where in the ring the latest n events are."""
+        n = min(n, len(self))
+        return np.asarray((self.count - n + np.arange(n)) % self.size)
+
+    def widen(self, values: Floats) -> None:
+        """Add features in which every event so far has the same values."""
+        self.rows = np.concatenate([self.rows, np.broadcast_to(values, (self.size, len(values)))], axis=1)
+
+    def reorder(self, columns: Ints) -> None:
+        """Put the features in another order: the new column j is the old columns[j]."""
+        self.rows = np.ascontiguousarray(self.rows[:, columns])
+
+    def carry(self, change: CoordinateMap) -> None:
+        """Have the events in other coordinates."""
+        self.rows = change.points(self.rows, np.random.default_rng([self.count, self.size]))
+
+
+class Labels(NamedTuple):
+    """The events of a ring as a model sees them, in their places: so many, of all that there have been."""
+
+    model: Model
+    seen: Seen
+    labelled: int = 0
+
+
+class Watch(Ring):
+    """The latest watched events.
 
     Which events are watched depends on their number alone, never on how they were batched.
 
@@ -23,49 +117,58 @@ class Watch:
     array([7., 8., 9.])
     """
 
-    def __init__(self, n_features: int) -> None:
-        self.rows = np.zeros((WINDOW, n_features))
-        self.weight = np.ones(WINDOW)
-        self.count = 0
+    _kept: Labels | None = None
 
-    def see(self, rows: Floats, first: int, weight: Floats | None = None) -> None:
-        """Keep those of these events that are to be watched; the first of them is number `first` of all."""
-        early = min(max(WINDOW - first, 0), len(rows))
-        late = np.arange(early + -(first + early) % STRIDE, len(rows), STRIDE)
-        chosen = np.concatenate([np.arange(early), late]) if early else late
-        self.count += len(chosen)
-        chosen = chosen[-WINDOW:]
-        place = (self.count - len(chosen) + np.arange(len(chosen))) % WINDOW
-        self.rows[place] = rows[chosen]
-        self.weight[place] = 1.0 if weight is None else weight[chosen]
+    def see(self, rows: Floats, first: int, weight: Floats | None = None, at: int | None = None) -> None:
+        """Keep those of these events that are to be watched; the first is number `first` of all, `at` in the stream."""
+        chosen = chosen_of(first, len(rows))
+        numbers = chosen + (first if at is None else at)
+        self.add(rows[chosen], None if weight is None else weight[chosen], numbers)
 
-    def __len__(self) -> int:
-        return min(self.count, WINDOW)
+    @staticmethod
+    def due(n: int) -> int:
+        """How many of a stream's first n events are watched."""
+        return min(n, WINDOW_EVENTS + max(n - WINDOW_EVENTS, 0) // BLOCK_EVENTS)
 
-    def latest(self, n: int = WINDOW) -> Floats:
-        """The latest n watched events, or as many as there are, the oldest first."""
-        return self.rows[self._places(n)]
-
-    def weights(self, n: int = WINDOW) -> Floats:
-        """What each event that `latest` gives weighed when it came."""
-        return self.weight[self._places(n)]
-
-    def _places(self, n: int) -> Ints:
-        n = min(n, len(self))
-        return (self.count - n + np.arange(n)) % WINDOW
+    def seen_by(self, model: Model) -> Seen:
+        """The events that `latest` gives as a model sees them; each is labelled once for a model."""
+        kept = self._kept
+        if kept is None or kept.model is not model:
+            kept = Labels(
+                model,
+                Seen(
+                    np.zeros(WINDOW_EVENTS, dtype=np.int64),
+                    np.zeros((WINDOW_EVENTS, model.whitened_features)),
+                ),
+            )
+        new = self.places(self.count - kept.labelled)
+        for whole, part in zip(kept.seen, model.see(self.rows[new]), strict=True):
+            whole[new] = part
+        self._kept = kept._replace(labelled=self.count)
+        return Seen(self.last(kept.seen.cell), self.last(kept.seen.whitened))
 
     def numbers(self) -> Ints:
         """The number, in its shard, of each event that `latest()` gives."""
         index = self.count - len(self) + np.arange(len(self))
-        return np.where(index < WINDOW, index, WINDOW + (index - WINDOW) * STRIDE)
+        return np.where(
+            index < WINDOW_EVENTS, index, watched_in(WINDOW_EVENTS // BLOCK_EVENTS + index - WINDOW_EVENTS)
+        )
 
     def merge(self, other: Watch) -> None:
         """Keep what another has watched, as the latest, and the number of both."""
-        n = len(other)
-        place = (self.count + np.arange(n)) % WINDOW
-        self.rows[place], self.weight[place] = other.latest(), other.weights()
-        self.count += n
+        newest = int(self.at.max())
+        self.add(other.latest(), other.weights(), np.full(len(other), newest))
 
-    def widen(self, values: Floats) -> None:
-        """Add features in which every event so far has the same values."""
-        self.rows = np.concatenate([self.rows, np.broadcast_to(values, (WINDOW, len(values)))], axis=1)
+    def renumber(self, at: int) -> None:
+        """Number the events anew: the last is number `at` of another stream."""
+        self.at += at - int(self.at.max())
+
+    def reorder(self, columns: Ints) -> None:
+        """Put the features in another order: the new column j is the old columns[j]."""
+        super().reorder(columns)
+        self._kept = None
+
+    def carry(self, change: CoordinateMap) -> None:
+        """Have the events in other coordinates."""
+        super().carry(change)
+        self._kept = None

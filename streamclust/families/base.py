@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -53,7 +53,7 @@ def complain(bad: Bools, points: Floats, rule: str, cure: str) -> None:
 
 
 class Family(Protocol[Posterior, Parameters]):
-    """A likelihood with its conjugate prior.
+    """A likelihood with its conjugate prior, generic in its posterior and in its point parameters.
 
     `rows` is an array of points (each of weight 1), or Moments; Moments without scatter are weighted points.
     Results that pair rows with clusters have shape (rows, clusters).
@@ -70,8 +70,12 @@ class Family(Protocol[Posterior, Parameters]):
         """The family with its data-informed prior, from a tree or from an array of points."""
         ...
 
-    def check(self, points: Floats) -> None:
-        """Raise ValueError if this family cannot have produced such points (negative counts, say)."""
+    @classmethod
+    def check(cls, points: Floats) -> None:
+        """Raise ValueError if this family cannot have produced such points (negative counts, say).
+
+        Reads no prior, so a class answers as well as an object.
+        """
         ...
 
     def log_base(self, points: Floats) -> Floats:
@@ -100,10 +104,6 @@ class Family(Protocol[Posterior, Parameters]):
         """A point's labelling cost less `mixing`, in the form that loops over points understand."""
         ...
 
-    def cost_bounds(self, posterior: Posterior, lo: Floats, hi: Floats) -> tuple[Floats, Floats]:
-        """Lower and upper bounds of a point's labelling cost over each box lo..hi."""
-        ...
-
     def predictive(self, posterior: Posterior, points: Floats) -> Floats:
         """Log posterior predictive density of each point, `log_base` included."""
         ...
@@ -112,10 +112,17 @@ class Family(Protocol[Posterior, Parameters]):
         """The posterior's point parameters: what `log_density` takes."""
         ...
 
-    def log_density(self, parameters: Parameters, rows: Floats | Moments) -> Floats:
-        """Mean log p(x|θ) over each row's points, at point parameters, without `log_base`."""
+    @classmethod
+    def log_density(cls, parameters: Parameters, rows: Floats | Moments) -> Floats:
+        """Mean log p(x|θ) over each row's points, at point parameters, without `log_base`. Reads no prior."""
         ...
 
     def generator(self, moments: Moments) -> Floats:
         """The Bregman generator at each row's mean statistic, smoothed for single points [relaxed BHC]."""
         ...
+
+
+AnyFamily = Family[Any, Any]
+"""A family whose posterior and parameters are only handed from one of its methods to the next."""
+FamilyClass = type[AnyFamily]
+"""A family whose prior is still to be informed."""

@@ -8,16 +8,17 @@ alone, at the door.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
-from scipy.special import digamma, gammaln, xlogy
 
+from streamclust._kernels.check import all_counts, all_yes_or_no
 from streamclust._kernels.types import Floats
-from streamclust.families.base import Rule, Summary, as_rows, check_finite, complain
+from streamclust.families.base import Family, Rule, Summary, as_rows, check_finite, complain
 from streamclust.families.cost_form import Linear
-from streamclust.families.gaussian import ROUNDING, row_cost
+from streamclust.families.gaussian import row_cost
 from streamclust.families.priors import read
+from streamclust.late import betaln, digamma, gammaln, xlogy
 from streamclust.moments import Moments, Scatter
 
 # ---------------------------------------------------------------- what the three share
@@ -27,16 +28,6 @@ def linear_cost(slope: Floats, intercept: Floats, rows: Floats | Moments) -> Flo
     """n (slope · x̄ + intercept) for rows x clusters."""
     rows = as_rows(rows, "none")
     return row_cost(rows.weight, intercept, rows.weight[:, None] * (rows.mean @ slope.T))
-
-
-def linear_bounds(slope: Floats, intercept: Floats, lo: Floats, hi: Floats) -> tuple[Floats, Floats]:
-    """Σ_d min(a_d l_d, a_d u_d) + b, and max likewise: exact, widened by the rounding of the sum."""
-    rising, falling = np.maximum(slope, 0.0).T, np.minimum(slope, 0.0).T
-    lower = lo @ rising + hi @ falling + intercept
-    upper = hi @ rising + lo @ falling + intercept
-    size = np.maximum(np.abs(lo), np.abs(hi)) @ np.abs(slope).T + np.abs(intercept)
-    slack = ROUNDING * (lo.shape[1] + 1) * size
-    return lower - slack, upper + slack
 
 
 def expected_log(values: Floats, probability: Floats) -> Floats:
@@ -49,6 +40,8 @@ def expected_log(values: Floats, probability: Floats) -> Floats:
 
 def check_counts(points: Floats, family: str) -> None:
     """Raise ValueError naming the first value that is not a whole number of at least 0."""
+    if all_counts(np.ascontiguousarray(points, dtype=float).ravel()) and np.isfinite(points.max(initial=0.0)):
+        return
     check_finite(points)
     rule = f"{family} data must be counts (0, 1, 2, ...)"
     complain(points < 0, points, rule, "shift or drop negative values, or use the gaussian family")
@@ -57,7 +50,7 @@ def check_counts(points: Floats, family: str) -> None:
     )
 
 
-def _check_data(data: Summary | Floats, family: Multinomial | BernoulliProduct | Poisson) -> None:
+def _check_data(data: Summary | Floats, family: AnyCounts) -> None:
     """Points are checked; what a summary has learnt was checked at the door."""
     if not hasattr(data, "sample"):
         family.check(np.asarray(data, dtype=float))
@@ -113,9 +106,10 @@ class Multinomial:
         _check_data(data, family)
         return family
 
-    def check(self, points: Floats) -> None:
+    @classmethod
+    def check(cls, points: Floats) -> None:
         """Whole numbers of at least 0."""
-        check_counts(points, self.name)
+        check_counts(points, cls.name)
 
     def log_base(self, points: Floats) -> Floats:
         """log of the multinomial coefficients W! / Π x_d!, the last line of (39)."""
@@ -151,10 +145,6 @@ class Multinomial:
         """The labelling cost less its mixing term: slope · x + offset."""
         return Linear(posterior.slope, posterior.intercept - mixing)
 
-    def cost_bounds(self, posterior: Dirichlet, lo: Floats, hi: Floats) -> tuple[Floats, Floats]:
-        """Exact bounds of a point's cost over boxes."""
-        return linear_bounds(posterior.slope, posterior.intercept, lo, hi)
-
     def predictive(self, posterior: Dirichlet, points: Floats) -> Floats:
         """Dirichlet-multinomial."""
         out = np.empty((len(points), len(posterior.psi)))
@@ -163,7 +153,8 @@ class Multinomial:
             out[:, k] = totals + (gammaln(psi + points) - gammaln(psi)).sum(axis=1)
         return out + self.log_base(points)[:, None]
 
-    def log_density(self, parameters: MultinomialParameters, rows: Floats | Moments) -> Floats:
+    @classmethod
+    def log_density(cls, parameters: MultinomialParameters, rows: Floats | Moments) -> Floats:
         """Mean Σ_d x_d log p_d over each row's points."""
         return expected_log(as_rows(rows, "none").mean, parameters.probability)
 
@@ -203,6 +194,8 @@ class BernoulliParameters(NamedTuple):
 class BernoulliProduct:
     """Yes/no features, independent within a cluster, with Beta(ω0, ω0) priors [appendix C].
 
+    `zeros0`, where given, is the prior's pseudo-count of zeros; ω0 is then that of ones alone.
+
     >>> family = BernoulliProduct()
     >>> posterior = family.posterior(Moments.of_points([[1.0, 0.0], [1.0, 1.0]], kind="none"))
     >>> posterior.ones, posterior.zeros
@@ -215,9 +208,15 @@ class BernoulliProduct:
 
     omega0: float | Floats = 0.1
     smoothing: float = 0.01
+    zeros0: float | Floats | None = None
 
     def __post_init__(self) -> None:
-        _positive(omega0=self.omega0)
+        _positive(omega0=self.omega0, zeros0=self.prior_zeros)
+
+    @property
+    def prior_zeros(self) -> float | Floats:
+        """The prior's pseudo-count of zeros."""
+        return self.omega0 if self.zeros0 is None else self.zeros0
 
     @classmethod
     def informed(cls, data: Summary | Floats, rule: Rule = "bkm", omega0: float | Floats = 0.1) -> Self:
@@ -226,8 +225,11 @@ class BernoulliProduct:
         _check_data(data, family)
         return family
 
-    def check(self, points: Floats) -> None:
+    @classmethod
+    def check(cls, points: Floats) -> None:
         """Zeros and ones."""
+        if all_yes_or_no(np.ascontiguousarray(points, dtype=float).ravel()):
+            return
         check_finite(points)
         cure = "threshold it, or use the multinomial or poisson family for counts"
         complain((points != 0) & (points != 1), points, "bernoulli data must be 0 or 1", cure)
@@ -239,13 +241,12 @@ class BernoulliProduct:
     def _update(self, moments: Moments) -> tuple[Floats, Floats]:
         x = np.clip(moments.mean, 0.0, 1.0)  # a mean of ones can round to a little more than 1
         n = moments.weight[:, None]
-        return self.omega0 + n * x, self.omega0 + n * (1 - x)
+        return self.omega0 + n * x, self.prior_zeros + n * (1 - x)
 
     def log_marginal(self, moments: Moments) -> Floats:
         """Σ_d log B(ω1, ω0') - log B(ω0, ω0): the cluster's part of -(45)."""
         ones, zeros = self._update(moments)
-        prior = 2 * gammaln(self.omega0) - gammaln(2 * np.asarray(self.omega0))
-        return cast(Floats, (gammaln(ones) + gammaln(zeros) - gammaln(ones + zeros) - prior).sum(axis=1))
+        return cast(Floats, (betaln(ones, zeros) - betaln(self.omega0, self.prior_zeros)).sum(axis=1))
 
     def posterior(self, moments: Moments) -> Betas:
         """(44), with the slope -ψ(ω1) + ψ(ω0') and intercept Σ_d [ψ(ω0'+ω1) - ψ(ω0')] of (46)."""
@@ -265,15 +266,12 @@ class BernoulliProduct:
         """The labelling cost less its mixing term: slope · x + offset."""
         return Linear(posterior.slope, posterior.intercept - mixing)
 
-    def cost_bounds(self, posterior: Betas, lo: Floats, hi: Floats) -> tuple[Floats, Floats]:
-        """Exact bounds of a point's cost over boxes."""
-        return linear_bounds(posterior.slope, posterior.intercept, lo, hi)
-
     def predictive(self, posterior: Betas, points: Floats) -> Floats:
         """A product of Bernoullis at the mean probabilities."""
         return self.log_density(self.parameters(posterior), points)
 
-    def log_density(self, parameters: BernoulliParameters, rows: Floats | Moments) -> Floats:
+    @classmethod
+    def log_density(cls, parameters: BernoulliParameters, rows: Floats | Moments) -> Floats:
         """Mean Σ_d [x log p + (1-x) log(1-p)] over each row's points."""
         x = np.clip(as_rows(rows, "none").mean, 0.0, 1.0)
         p = parameters.probability
@@ -337,9 +335,10 @@ class Poisson:
         rate = np.maximum(total.mean[0], 0.5 / max(float(total.weight[0]), 1.0))
         return cls(np.full(len(rate), a0), a0 / rate, 0.01 * float(rate.mean()))
 
-    def check(self, points: Floats) -> None:
+    @classmethod
+    def check(cls, points: Floats) -> None:
         """Whole numbers of at least 0."""
-        check_counts(points, self.name)
+        check_counts(points, cls.name)
 
     def log_base(self, points: Floats) -> Floats:
         """-Σ_d log x_d!."""
@@ -373,10 +372,6 @@ class Poisson:
         """The labelling cost less its mixing term: slope · x + offset."""
         return Linear(posterior.slope, posterior.intercept - mixing)
 
-    def cost_bounds(self, posterior: Gammas, lo: Floats, hi: Floats) -> tuple[Floats, Floats]:
-        """Exact bounds of a point's cost over boxes."""
-        return linear_bounds(posterior.slope, posterior.intercept, lo, hi)
-
     def predictive(self, posterior: Gammas, points: Floats) -> Floats:
         """A product of negative binomials of size a and success probability b/(b+1)."""
         out = np.empty((len(points), len(posterior.a)))
@@ -385,7 +380,8 @@ class Poisson:
             out[:, k] = (rising - a * np.log1p(1 / b) - points * np.log1p(b)).sum(axis=1)
         return out + self.log_base(points)[:, None]
 
-    def log_density(self, parameters: PoissonParameters, rows: Floats | Moments) -> Floats:
+    @classmethod
+    def log_density(cls, parameters: PoissonParameters, rows: Floats | Moments) -> Floats:
         """Mean Σ_d [x log λ - λ] over each row's points."""
         rate = parameters.rate
         return cast(Floats, expected_log(as_rows(rows, "none").mean, rate) - rate.sum(axis=1))
@@ -394,3 +390,11 @@ class Poisson:
         """Σ (t+a) log(t+a), less the linear term t+a [relaxed BHC]."""
         t = np.maximum(moments.mean, 0.0) + self.smoothing
         return cast(Floats, (xlogy(t, t) - t).sum(axis=1))
+
+
+AnyCounts = Multinomial | BernoulliProduct | Poisson
+
+if TYPE_CHECKING:  # mypy holds them to the protocol
+    _multinomial: type[Family[Dirichlet, MultinomialParameters]] = Multinomial
+    _bernoulli: type[Family[Betas, BernoulliParameters]] = BernoulliProduct
+    _poisson: type[Family[Gammas, PoissonParameters]] = Poisson

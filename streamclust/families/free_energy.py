@@ -14,18 +14,17 @@ points to report one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeVar, cast, get_args
+from typing import ClassVar, TypeVar, cast, get_args
 
 import numpy as np
-from scipy.special import digamma, gammaln
 
 from streamclust._kernels.types import Bools, Floats
-from streamclust.families.base import Family, Summary, as_rows
+from streamclust.families.base import AnyFamily, Family, Parameters, Posterior, Summary, as_rows
 from streamclust.families.gaussian import FlatGaussian, row_cost
+from streamclust.late import digamma, gammaln
 from streamclust.moments import Moments
+from streamclust.parameters import MixtureName
 
-MixtureName = Literal["finite", "infinite", "uninformative"]
-AnyFamily = Family[Any, Any]
 Weight = TypeVar("Weight", float, Floats)
 
 
@@ -74,7 +73,11 @@ class Finite:
         return float(terms.sum() + self.normaliser(float(clusters.weight.sum()), len(clusters)))
 
     def labelling_cost(
-        self, family: AnyFamily, clusters: Moments, rows: Floats | Moments, posterior: object = None
+        self,
+        family: Family[Posterior, Parameters],
+        clusters: Moments,
+        rows: Floats | Moments,
+        posterior: Posterior | None = None,
     ) -> Floats:
         """The whole cost (20), (24) or (34) of labelling each row with each cluster, mixing term included.
 

@@ -6,22 +6,33 @@ The diagonal and spherical families stand in `gaussian_simple`. All three leave 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Self, cast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
-from scipy.special import gammaln
 
-from streamclust._kernels.normal_wishart import log_marginals, posteriors
+from streamclust._kernels.families.normal_wishart import log_marginals, posteriors
 from streamclust._kernels.types import Bools, Floats
-from streamclust.families.base import Rule, Summary, as_rows, check_finite
+from streamclust.families.base import Family, Rule, Summary, as_rows, check_finite
 from streamclust.families.cost_form import Quadratic
 from streamclust.families.linalg import cholesky, log_determinant, multigammaln, whitener
 from streamclust.families.priors import RESOLUTION, SMOOTHING, Scales, gaussian_prior, read
+from streamclust.late import gammaln
 from streamclust.moments import Moments, Scatter
 
-ROUNDING = 4 * float(np.finfo(float).eps)
-"""Bounds are widened by so much, relative to what was summed, per term: they hold for costs as computed."""
+
+def no_blur() -> Floats:
+    """What stands for a blur of zero in every feature."""
+    return np.zeros(0)
+
+
+def checked_blur(blur: Floats, d: int) -> Floats:
+    """The blur as an array (D,), zeros for `no_blur()`."""
+    blur = np.asarray(blur, dtype=float)
+    blur = blur if blur.size else np.zeros(d)
+    if blur.shape != (d,) or not np.all(blur >= 0):
+        raise ValueError(f"blur must be {d} variances of at least 0, got {blur}")
+    return blur
 
 
 class NormalWishart(NamedTuple):
@@ -58,13 +69,6 @@ def row_cost(weight: Floats, constant: Floats, quadratic: Floats) -> Floats:
     return cast(Floats, product + quadratic)
 
 
-def widen(constant: Floats, lower: Floats, upper: Floats, d: int) -> tuple[Floats, Floats]:
-    """constant + the bounds of the quadratic part, stretched by the rounding of that sum."""
-    slack = ROUNDING * d * (np.abs(constant) + upper)
-    slack = np.where(np.isfinite(slack), slack, 0.0)
-    return constant + lower - slack, constant + upper + slack
-
-
 @dataclass(frozen=True, eq=False)
 class Gaussian:
     """Gaussians of any covariance, with a normal-Wishart prior ξ0, m0, η0, B0 [BKM eq. 15].
@@ -86,10 +90,13 @@ class Gaussian:
     B0: Floats
     smoothing: float = 0.0
     """The ridge a of the generator; 0 takes 0.01 of B0's mean diagonal entry."""
+    blur: Floats = field(default_factory=no_blur)
+    """(D,): variance that every event adds to B, below which features tell nothing apart; zeros unless given."""
 
     def __post_init__(self) -> None:
         m0, B0 = (np.array(part, dtype=float, order="C") for part in (self.m0, self.B0))
         d = m0.size
+        object.__setattr__(self, "blur", checked_blur(self.blur, d))
         if m0.shape != (d,) or B0.shape != (d, d):
             raise ValueError(f"m0 must be (D,) and B0 (D, D), got {m0.shape} and {B0.shape}")
         if not self.xi0 > 0 or not self.eta0 > d - 1:
@@ -109,7 +116,8 @@ class Gaussian:
         prior = gaussian_prior(data, cls.scatter, rule, B0, scale)
         return cls(prior.xi0, prior.m0, float(len(prior.m0)), prior.B0, prior.smoothing)
 
-    def check(self, points: Floats) -> None:
+    @classmethod
+    def check(cls, points: Floats) -> None:
         """Any finite numbers will do."""
         check_finite(points)
 
@@ -119,19 +127,21 @@ class Gaussian:
 
     # ---------------------------------------------------------------- conjugacy
 
-    def _prior_and(self, moments: Moments) -> tuple[Floats, Floats, Floats, float, Floats, float, Floats]:
+    def prior_and(
+        self, moments: Moments
+    ) -> tuple[Floats, Floats, Floats, float, Floats, float, Floats, Floats]:
         """Rows and prior as kernels read them."""
         rows = as_rows(moments, self.scatter)
         weight, mean = np.asarray(rows.weight, dtype=float), np.ascontiguousarray(rows.mean, dtype=float)
-        return weight, mean, rows.flat_scatter, float(self.xi0), self.m0, float(self.eta0), self.B0
+        return weight, mean, rows.flat_scatter, float(self.xi0), self.m0, float(self.eta0), self.B0, self.blur
 
     def log_marginal(self, moments: Moments) -> Floats:
         """log ∫ p(X|θ) p(θ) dθ of each row, its part of -(19)."""
-        return log_marginals(*self._prior_and(moments))
+        return log_marginals(*self.prior_and(moments))
 
     def posterior(self, moments: Moments) -> NormalWishart:
         """Posterior (18) of each row; a row of weight 0 gives the prior."""
-        xi, m, B, W, log_det, constant = posteriors(*self._prior_and(moments))
+        xi, m, B, W, log_det, constant = posteriors(*self.prior_and(moments))
         return NormalWishart(xi, m, self.eta0 + moments.weight, B, W, log_det, constant)
 
     def evidence_change(self, posterior: NormalWishart, quadratic: Floats, weight: float) -> Floats:
@@ -172,27 +182,6 @@ class Gaussian:
         root = np.sqrt(posterior.eta / 2)[:, None, None] * posterior.whitener
         return Quadratic(posterior.mean, root, posterior.constant - mixing)
 
-    def cost_bounds(self, posterior: NormalWishart, lo: Floats, hi: Floats) -> tuple[Floats, Floats]:
-        """Bounds of a point's cost over boxes, from intervals in each cluster's rotated coordinates.
-
-        Over the box c ± e around m the coordinate (W(x-m))_i lies within (Wc)_i ± (|W|e)_i. An interval that
-        holds 0 contributes nothing, whatever the others do (erratum 4: section 9.1 does this for whole
-        boxes only).
-        """
-        d = lo.shape[1]
-        lower = np.empty((len(lo), len(posterior.xi)))
-        upper = np.empty_like(lower)
-        for k, (m, W) in enumerate(zip(posterior.mean, posterior.whitener, strict=True)):
-            below, above = lo - m, hi - m  # before halving: so points near a box face round as the cost does
-            centre, half = (below + above) / 2, (above - below) / 2
-            size = np.abs(W)
-            y = np.abs(centre @ W.T)
-            r = half @ size.T
-            r += ROUNDING * d * (np.abs(centre) @ size.T + r)
-            lower[:, k] = (np.maximum(y - r, 0.0) ** 2).sum(axis=1)
-            upper[:, k] = ((y + r) ** 2).sum(axis=1)
-        return widen(posterior.constant, posterior.eta / 2 * lower, posterior.eta / 2 * upper, d)
-
     def predictive(self, posterior: NormalWishart, points: Floats) -> Floats:
         """Student-t with η+1-D degrees of freedom, location m, scale matrix B (ξ+1)/(ξ (η+1-D))."""
         d = points.shape[1]
@@ -207,12 +196,13 @@ class Gaussian:
             - (eta + 1) / 2 * np.log1p(distance * xi / (xi + 1)),
         )
 
-    def log_density(self, parameters: GaussianParameters, rows: Floats | Moments) -> Floats:
+    @classmethod
+    def log_density(cls, parameters: GaussianParameters, rows: Floats | Moments) -> Floats:
         """Mean log N(x|μ, C) over each row's points [chunky EM, unnumbered, for eq. 3.14].
 
         -½ [D log 2π + log|C| + (x̄-μ)ᵀC⁻¹(x̄-μ) + tr(C⁻¹S)/n].
         """
-        rows = per_point(as_rows(rows, self.scatter))
+        rows = per_point(as_rows(rows, cls.scatter))
         factor = cholesky(parameters.covariance)
         distance = mahalanobis(whitener(factor), parameters.mean, rows)
         return cast(Floats, -0.5 * (rows.n_features * np.log(2 * np.pi) + log_determinant(factor) + distance))
@@ -257,6 +247,7 @@ class FlatGaussian(Gaussian):
 
     def __post_init__(self) -> None:
         """No validation: the limit has no proper prior to validate."""
+        object.__setattr__(self, "blur", np.zeros(len(self.m0)))
 
     @classmethod
     def informed(
@@ -267,7 +258,8 @@ class FlatGaussian(Gaussian):
         scales = Scales.of(total)
         extent = np.maximum(np.ptp(points, axis=0), scales.resolution)
         d = total.n_features
-        return cls(0.0, total.mean[0], -1.0, np.zeros((d, d)), scales.smoothing, float(np.log(extent).sum()))
+        volume = float(np.log(extent).sum())
+        return cls(0.0, total.mean[0], -1.0, np.zeros((d, d)), scales.smoothing, log_volume=volume)
 
     def sound(self, moments: Moments) -> Bools:
         """Rows with a proper posterior: n > D, and scatter of full rank."""
@@ -315,3 +307,7 @@ class FlatGaussian(Gaussian):
         return proper._replace(
             constant=np.where(sound, proper.constant, np.inf), log_det=np.where(sound, proper.log_det, np.inf)
         )
+
+
+if TYPE_CHECKING:  # mypy holds them to the protocol
+    _gaussians: tuple[type[Family[NormalWishart, GaussianParameters]], ...] = (Gaussian, FlatGaussian)

@@ -7,17 +7,25 @@ its mean.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Self, cast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
-from scipy.special import digamma, gammaln
 
 from streamclust._kernels.types import Floats
-from streamclust.families.base import Rule, Summary, as_rows, check_finite
+from streamclust.families.base import Family, Rule, Summary, as_rows, check_finite
 from streamclust.families.cost_form import Quadratic, diagonal_roots
-from streamclust.families.gaussian import GaussianParameters, per_point, row_cost, shrunk_mean, widen
+from streamclust.families.gaussian import (
+    Gaussian,
+    GaussianParameters,
+    checked_blur,
+    no_blur,
+    per_point,
+    row_cost,
+    shrunk_mean,
+)
 from streamclust.families.priors import SMOOTHING, gaussian_prior
+from streamclust.late import digamma, gammaln
 from streamclust.moments import Moments, Scatter
 
 
@@ -59,18 +67,6 @@ def squared_distance(scale: Floats, mean: Floats, rows: Moments) -> Floats:
     return distance
 
 
-def box_distances(mean: Floats, scale: Floats, lo: Floats, hi: Floats) -> tuple[Floats, Floats]:
-    """Least and greatest Σ_d scale_d (x_d - m_d)² over boxes: exact, clamped per dimension (erratum 4)."""
-    lower = np.empty((len(lo), len(mean)))
-    upper = np.empty_like(lower)
-    for k in range(len(mean)):
-        below, above = lo - mean[k], hi - mean[k]
-        nearest = np.maximum(np.maximum(below, -above), 0.0)
-        lower[:, k] = nearest**2 @ scale[k]
-        upper[:, k] = np.maximum(below**2, above**2) @ scale[k]
-    return lower, upper
-
-
 @dataclass(frozen=True, eq=False)
 class DiagonalGaussian:
     """Gaussians of diagonal covariance: D independent one-dimensional normal-Wisharts.
@@ -90,9 +86,12 @@ class DiagonalGaussian:
     B0: Floats
     smoothing: float = 0.0
     """The ridge a of the generator; 0 takes 0.01 of B0's mean entry."""
+    blur: Floats = field(default_factory=no_blur)
+    """(D,): variance that every event adds to B, below which features tell nothing apart; zeros unless given."""
 
     def __post_init__(self) -> None:
         m0, B0 = np.asarray(self.m0, dtype=float), np.asarray(self.B0, dtype=float)
+        object.__setattr__(self, "blur", checked_blur(self.blur, m0.size))
         if m0.ndim != 1 or B0.shape != m0.shape:
             raise ValueError(f"m0 and B0 must be (D,), got {m0.shape} and {B0.shape}")
         if not (self.xi0 > 0 and self.eta0 > 0 and np.all(B0 > 0)):
@@ -110,7 +109,8 @@ class DiagonalGaussian:
         prior = gaussian_prior(data, cls.scatter, rule, B0, scale)
         return cls(prior.xi0, prior.m0, 1.0, prior.B0, prior.smoothing)
 
-    def check(self, points: Floats) -> None:
+    @classmethod
+    def check(cls, points: Floats) -> None:
         """Any finite numbers will do."""
         check_finite(points)
 
@@ -122,7 +122,7 @@ class DiagonalGaussian:
         """ξ, m, η and the diagonal of B: (18) for each feature."""
         rows = as_rows(moments, self.scatter)
         xi, m, deviation = shrunk_mean(rows.weight, rows.mean, self.xi0, self.m0)
-        B = self.B0 + (rows.weight * self.xi0 / xi)[:, None] * deviation**2
+        B = self.B0 + rows.weight[:, None] * (self.blur + (self.xi0 / xi)[:, None] * deviation**2)
         if rows.kind == "diagonal":
             B += rows.scatter
         return xi, m, self.eta0 + rows.weight, B
@@ -144,6 +144,7 @@ class DiagonalGaussian:
         """(18) for each feature; a row of weight 0 gives the prior."""
         xi, m, eta, B = self._update(moments)
         constant = np.log(B).sum(axis=1) / 2 + m.shape[1] * (1 / xi - digamma(eta / 2)) / 2
+        constant = constant + eta / 2 * (self.blur / B).sum(axis=1)
         return NormalGammas(xi, m, eta, B, constant)
 
     def parameters(self, posterior: NormalGammas) -> GaussianParameters:
@@ -163,11 +164,6 @@ class DiagonalGaussian:
         scale = posterior.eta[:, None] / posterior.B / 2
         return Quadratic(posterior.mean, diagonal_roots(scale), posterior.constant - mixing)
 
-    def cost_bounds(self, posterior: NormalGammas, lo: Floats, hi: Floats) -> tuple[Floats, Floats]:
-        """Exact bounds of a point's cost over boxes."""
-        scale = posterior.eta[:, None] / posterior.B / 2
-        return widen(posterior.constant, *box_distances(posterior.mean, scale, lo, hi), lo.shape[1])
-
     def predictive(self, posterior: NormalGammas, points: Floats) -> Floats:
         """A product of Student-t densities, each with η degrees of freedom."""
         xi, eta, B = posterior.xi, posterior.eta, posterior.B
@@ -180,9 +176,10 @@ class DiagonalGaussian:
             out[:, k] = constant[k] - (eta[k] + 1) / 2 * np.log1p(distance).sum(axis=1)
         return out
 
-    def log_density(self, parameters: GaussianParameters, rows: Floats | Moments) -> Floats:
+    @classmethod
+    def log_density(cls, parameters: GaussianParameters, rows: Floats | Moments) -> Floats:
         """Mean log N(x|μ, diag C) over each row's points."""
-        rows = per_point(as_rows(rows, self.scatter))
+        rows = per_point(as_rows(rows, cls.scatter))
         covariance = parameters.covariance
         constant = np.log(2 * np.pi * covariance).sum(axis=1)
         return cast(Floats, -0.5 * (constant + squared_distance(1 / covariance, parameters.mean, rows)))
@@ -214,9 +211,12 @@ class SphericalGaussian:
     b0: float
     smoothing: float = 0.0
     """Unused by the generator, which is finite everywhere; 0 takes 0.01 b0, as its siblings do."""
+    blur: Floats = field(default_factory=no_blur)
+    """(D,): variance that every event adds to b, below which features tell nothing apart; zeros unless given."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "m0", np.asarray(self.m0, dtype=float))
+        object.__setattr__(self, "blur", checked_blur(self.blur, self.m0.size))
         if self.m0.ndim != 1 or not (self.xi0 > 0 and self.a0 > 0 and self.b0 > 0):
             raise ValueError(
                 "the prior needs m0 of shape (D,) and positive xi0, a0, b0, got "
@@ -233,7 +233,8 @@ class SphericalGaussian:
         prior = gaussian_prior(data, cls.scatter, rule, B0, scale)
         return cls(prior.xi0, prior.m0, 0.5, float(prior.B0), prior.smoothing)
 
-    def check(self, points: Floats) -> None:
+    @classmethod
+    def check(cls, points: Floats) -> None:
         """Any finite numbers will do."""
         check_finite(points)
 
@@ -246,7 +247,8 @@ class SphericalGaussian:
         rows = as_rows(moments, self.scatter)
         n = rows.weight
         xi, m, deviation = shrunk_mean(n, rows.mean, self.xi0, self.m0)
-        b = self.b0 + rows.trace + n * self.xi0 / xi * np.einsum("ri,ri->r", deviation, deviation)
+        spread = self.blur.sum() + self.xi0 / xi * np.einsum("ri,ri->r", deviation, deviation)
+        b = self.b0 + rows.trace + n * spread
         return xi, m, self.a0 + n * rows.n_features / 2, b
 
     def log_marginal(self, moments: Moments) -> Floats:
@@ -265,7 +267,8 @@ class SphericalGaussian:
     def posterior(self, moments: Moments) -> NormalGamma:
         """The conjugate update; a row of weight 0 gives the prior."""
         xi, m, a, b = self._update(moments)
-        return NormalGamma(xi, m, a, b, m.shape[1] / 2 * (1 / xi + np.log(b) - digamma(a)))
+        constant = m.shape[1] / 2 * (1 / xi + np.log(b) - digamma(a)) + a / b * self.blur.sum()
+        return NormalGamma(xi, m, a, b, constant)
 
     def parameters(self, posterior: NormalGamma) -> GaussianParameters:
         """m, and the inverse of the mean precision 2a/b."""
@@ -286,11 +289,6 @@ class SphericalGaussian:
         roots = diagonal_roots(self._scale(posterior))
         return Quadratic(posterior.mean, roots, posterior.constant - mixing)
 
-    def cost_bounds(self, posterior: NormalGamma, lo: Floats, hi: Floats) -> tuple[Floats, Floats]:
-        """Exact bounds of a point's cost over boxes."""
-        bounds = box_distances(posterior.mean, self._scale(posterior), lo, hi)
-        return widen(posterior.constant, *bounds, lo.shape[1])
-
     def predictive(self, posterior: NormalGamma, points: Floats) -> Floats:
         """Student-t with 2a degrees of freedom and squared scale b (ξ+1)/(2aξ)."""
         xi, a, b = posterior.xi, posterior.a, posterior.b
@@ -300,9 +298,10 @@ class SphericalGaussian:
         constant = gammaln(a + d / 2) - gammaln(a) - d / 2 * np.log(np.pi * b * (xi + 1) / xi)
         return cast(Floats, constant - (a + d / 2) * np.log1p(distance))
 
-    def log_density(self, parameters: GaussianParameters, rows: Floats | Moments) -> Floats:
+    @classmethod
+    def log_density(cls, parameters: GaussianParameters, rows: Floats | Moments) -> Floats:
         """Mean log N(x|μ, c I) over each row's points."""
-        rows = per_point(as_rows(rows, self.scatter))
+        rows = per_point(as_rows(rows, cls.scatter))
         d = rows.n_features
         scale = np.repeat((1 / parameters.covariance)[:, None], d, axis=1)
         constant = d * np.log(2 * np.pi * parameters.covariance)
@@ -316,3 +315,10 @@ class SphericalGaussian:
         """
         deviation = moments.mean - self.m0
         return cast(Floats, 0.5 * np.einsum("ri,ri->r", deviation, deviation))
+
+
+AnyGaussian = Gaussian | DiagonalGaussian | SphericalGaussian
+
+if TYPE_CHECKING:  # mypy holds them to the protocol
+    _diagonal: type[Family[NormalGammas, GaussianParameters]] = DiagonalGaussian
+    _spherical: type[Family[NormalGamma, GaussianParameters]] = SphericalGaussian

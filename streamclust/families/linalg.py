@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import cast
 
 import numpy as np
-from scipy.special import gammaln
 
 from streamclust._kernels.types import Floats
+from streamclust.late import gammaln
 
 FIRST_JITTER = 1e-12
 """The first ridge tried on a matrix that is not positive definite, relative to its mean diagonal entry."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from streamclust._kernels.types import Bools
 from streamclust.families.discrete import BernoulliParameters, MultinomialParameters, PoissonParameters
 from streamclust.families.gaussian import GaussianParameters
 
+PointParameters = GaussianParameters | MultinomialParameters | BernoulliParameters | PoissonParameters
 
-def marginal(parameters: Any, known: Bools) -> Any:  # noqa: ANN401
+
+def marginal(parameters: PointParameters, known: Bools) -> PointParameters:
     """The parameters of the distribution of the `known` features (a mask).
 
     >>> import numpy as np
@@ -27,5 +27,4 @@ def marginal(parameters: Any, known: Bools) -> Any:  # noqa: ANN401
         return MultinomialParameters(share / share.sum(axis=1, keepdims=True))
     if isinstance(parameters, BernoulliParameters):
         return BernoulliParameters(parameters.probability[:, known])
-    assert isinstance(parameters, PoissonParameters)
     return PoissonParameters(parameters.rate[:, known])

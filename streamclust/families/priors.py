@@ -12,7 +12,8 @@ from typing import NamedTuple, get_args
 
 import numpy as np
 
-from streamclust._kernels.neighbours import closest_neighbours
+from streamclust._kernels.families.neighbours import closest_neighbours
+from streamclust._kernels.hashing import splitmix64
 from streamclust._kernels.types import Floats, Ints
 from streamclust.families.base import Rule, Summary, check_finite
 from streamclust.families.linalg import floor_eigenvalues
@@ -32,25 +33,26 @@ SMALLEST_EIGENVALUE = 1e-6
 """Floor of the correlation matrix's eigenvalues, relative to their mean, 1: for n <= D, copied features."""
 RESOLUTION = 1e-14
 """Spreads below so many times the data's magnitude are rounding (some 50 units in the last place)."""
+SMALLEST_SIZE = 1e-130
+"""Numbers below this count as 0: their squares would have few digits, or none."""
 SMOOTHING = 0.01
 """The generators' ridge, relative to the mean variance [relaxed BHC]."""
 
 
 def spread_indices(n: int, size: int) -> Ints:
-    """`size` different rows out of n, spread evenly, the same every time.
+    """`size` different rows out of n, those whose numbers have the smallest hashes: the same every time.
 
-    Steps of the golden ratio, not of n / size: every tenth row of data that cycle through ten sources would
-    all come from one of them.
+    Rows chosen at regular steps would, in data that cycle through their sources, come from a few of them alone.
     """
     if size >= n:
         return np.arange(n)
-    return np.sort(np.argpartition(np.arange(n) * ((5**0.5 - 1) / 2) % 1.0, size)[:size])
+    return np.sort(np.argpartition(splitmix64(np.arange(1, n + 1)), size)[:size])
 
 
 def d_small(points: Floats, fraction: float = 0.1) -> float:
     """The paper's d_small, below (21): nearest neighbours of 10% of the cases, mean of the 3 closest pairs.
 
-    Mutual neighbours are one pair. Cases are spread over the rows, deterministically, and are at least 30 (or
+    Mutual neighbours are one pair. Cases are chosen by `spread_indices`, and are at least 30 (or
     all); `fraction=1` asks every point. No floor is applied here, so duplicates can give 0; so does a
     single point.
 
@@ -122,8 +124,8 @@ class Scales:
         d = total.n_features
         rms = float(np.sqrt(max(float(total.trace[0]), 0.0) / (total.weight[0] * d)))
         magnitude = float(np.abs(total.mean).max()) + rms
-        # Data that are all exactly zero have no scale whatever: 1 stands in.
-        return cls(rms, RESOLUTION * (magnitude if magnitude > 0 else 1.0))
+        # Data that are all zero have no scale whatever: 1 stands in.
+        return cls(rms, RESOLUTION * (magnitude if magnitude > SMALLEST_SIZE else 1.0))
 
     def floor(self, distance: float) -> float:
         """A distance between points that is safe to square and divide by."""

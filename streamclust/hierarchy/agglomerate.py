@@ -1,23 +1,24 @@
-"""One way in: rows of Moments to a Dendrogram."""
+"""agglomerate: rows of Moments to a Dendrogram."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
 from streamclust._kernels.types import Floats
-from streamclust.families import Summary
+from streamclust.families import AnyFamily, FamilyLike, Summary
 from streamclust.families import family as family_named
+from streamclust.families.gaussian_simple import AnyGaussian
 from streamclust.hierarchy.agglomerative import Agglomerative
 from streamclust.hierarchy.bhc import Bayesian
 from streamclust.hierarchy.closest_pair import conga_merges
 from streamclust.hierarchy.dendrogram import Dendrogram
 from streamclust.hierarchy.lazy_list import lazy_merges
 from streamclust.hierarchy.nn_chain import chain_merges
-from streamclust.hierarchy.problem import Merges, Method, Problem, check_rows
+from streamclust.hierarchy.problem import MergeProblem, Merges, Method, check_rows
 from streamclust.hierarchy.rbhc import Relaxed
 from streamclust.hierarchy.ward import ward_merges
 from streamclust.moments import Moments
@@ -26,8 +27,8 @@ MethodName = Literal["rbhc", "abc", "bhc"]
 Search = Literal["auto", "chain", "lazy", "conga"]
 
 
-class Progress(NamedTuple):
-    """How far a hierarchy is; the last one has it."""
+class MergeProgress(NamedTuple):
+    """Number of merges done; the last one carries the dendrogram."""
 
     merges: int
     n_merges: int
@@ -52,7 +53,7 @@ class RowSummary:
 
 
 def agglomerate(
-    family: Any,  # noqa: ANN401
+    family: FamilyLike,
     moments: Moments,
     method: MethodName | Method = "rbhc",
     search: Search = "auto",
@@ -98,7 +99,7 @@ def agglomerate(
 
 
 def agglomerate_steps(
-    family: Any,  # noqa: ANN401
+    family: FamilyLike,
     moments: Moments,
     method: MethodName | Method = "rbhc",
     search: Search = "auto",
@@ -106,18 +107,18 @@ def agglomerate_steps(
     phi0: float | None = None,
     alpha: float = 1.0,
     data: Summary | Floats | None = None,
-) -> Generator[Progress, None, None]:
+) -> Generator[MergeProgress, None, None]:
     """`agglomerate`, as a generator of its progress: who calls it draws a bar, or stops it."""
     check_rows(moments)
     family = informed(family, RowSummary(moments) if data is None else data, method)
     chosen = method_named(method, family, threshold, phi0, alpha)
     search = check_search(search, chosen)
-    problem = Problem.of(chosen, family, moments)
+    problem = MergeProblem.of(chosen, family, moments)
     # Searches merge rows in place; where to stop is asked of the rows as they were.
     working = replace(problem, rows=problem.rows.copy())
     merges = Merges(len(moments))
     for done in _run(working, merges, search, chosen):
-        yield Progress(done, len(moments) - 1, merges.evaluations)
+        yield MergeProgress(done, len(moments) - 1, merges.evaluations)
     if chosen.name == "rbhc":  # information lost is never negative, but for rounding
         np.maximum(merges.costs, 0.0, out=merges.costs)
     greedy = search != "chain"
@@ -125,10 +126,10 @@ def agglomerate_steps(
     stop = chosen.n_clusters(problem, tree.cost, tree.height)
     if merges.first_storey < len(moments) - 1:
         stop = len(moments) - merges.first_storey
-    yield Progress(len(moments) - 1, len(moments) - 1, merges.evaluations, tree.stopping_at(stop))
+    yield MergeProgress(len(moments) - 1, len(moments) - 1, merges.evaluations, tree.stopping_at(stop))
 
 
-def _run(problem: Problem, merges: Merges, search: Search, method: Method) -> Generator[int, None, None]:
+def _run(problem: MergeProblem, merges: Merges, search: Search, method: Method) -> Generator[int, None, None]:
     if search == "lazy":
         yield from lazy_merges(problem, merges)
     elif search == "conga":
@@ -140,23 +141,19 @@ def _run(problem: Problem, merges: Merges, search: Search, method: Method) -> Ge
         yield from chain_merges(problem, merges, np.inf if threshold is None else threshold)
 
 
-def has_prior(family: object) -> bool:
-    """Whether this is a family with its prior, and not a class that has yet to be informed."""
-    return not isinstance(family, type)
-
-
-def informed(family: Any, data: Summary | Floats, method: MethodName | Method) -> Any:  # noqa: ANN401
+def informed(family: FamilyLike, data: Summary | Floats, method: MethodName | Method) -> AnyFamily:
     """The family with its prior. RBHC has none: of the prior it reads the centre and the smoothing alone."""
     kind = family_named(family)
-    if has_prior(kind):
+    if not isinstance(kind, type):
         return kind
-    unread = {"B0": 1.0} if method == "rbhc" and kind.scatter != "none" else {}
-    return kind.informed(data, rule="nearest", **unread)
+    if method == "rbhc" and issubclass(kind, AnyGaussian):
+        return kind.informed(data, rule="nearest", B0=1.0)  # B0 is not read
+    return kind.informed(data, rule="nearest")
 
 
 def method_named(
     method: MethodName | Method,
-    family: Any,  # noqa: ANN401
+    family: AnyFamily,
     threshold: float | None,
     phi0: float | None,
     alpha: float,

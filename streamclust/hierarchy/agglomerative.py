@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import gammaln
 
-from streamclust._kernels import hierarchy as kernels
+from streamclust._kernels.hierarchy import costs as kernels
 from streamclust._kernels.types import Floats
-from streamclust.hierarchy.problem import Problem
+from streamclust.hierarchy.problem import MergeProblem
+from streamclust.late import gammaln
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Agglomerative:
         """φ0."""
         return self.phi0
 
-    def free_energies(self, problem: Problem, cost: Floats) -> Floats:
+    def free_energies(self, problem: MergeProblem, cost: Floats) -> Floats:
         """(19) of the partitions into n, n-1, ..., 1 clusters that the merges go through.
 
         log Γ(N+Kφ0) - log Γ(Kφ0) is the same for every pair at a given K: it moves the best K, never a choice.
@@ -41,7 +41,7 @@ class Agglomerative:
         weight = float(problem.weight.sum())
         return np.asarray(terms + gammaln(weight + clusters * self.phi0) - gammaln(clusters * self.phi0))
 
-    def n_clusters(self, problem: Problem, cost: Floats, height: Floats) -> int:
+    def n_clusters(self, problem: MergeProblem, cost: Floats, height: Floats) -> int:
         """K*, of the least free energy in the sequence; the fewest among equals."""
         energies = self.free_energies(problem, cost)[::-1]
         return int(np.argmin(energies)) + 1

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from streamclust._kernels import hierarchy as kernels
+from streamclust._kernels.hierarchy import costs as kernels
 from streamclust._kernels.types import Floats
-from streamclust.hierarchy.problem import Problem
+from streamclust.hierarchy.problem import MergeProblem
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,6 @@ class Bayesian:
         """α."""
         return self.alpha
 
-    def n_clusters(self, problem: Problem, cost: Floats, height: Floats) -> int:
+    def n_clusters(self, problem: MergeProblem, cost: Floats, height: Floats) -> int:
         """Stop before the first merge whose posterior is below ½."""
         return len(cost) + 1 - int(np.searchsorted(height, 0.0, side="right"))

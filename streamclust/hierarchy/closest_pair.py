@@ -9,22 +9,22 @@ from collections.abc import Generator
 
 import numpy as np
 
-from streamclust._kernels.hierarchy_conga import MOST_SUBSETS, follow_conga_line
-from streamclust._kernels.hierarchy_search import EVALUATIONS, MERGED
-from streamclust.hierarchy.problem import Merges, Problem, stages
+from streamclust._kernels.hierarchy.conga import MOST_SUBSETS, follow_conga_line
+from streamclust._kernels.hierarchy.search import EVALUATIONS, MERGED
+from streamclust.hierarchy.problem import MergeProblem, Merges, stages
 
-ROOM = 8
-"""Edges per node that there is room for; when they might not fit, the graphs are drawn as one."""
+EDGES_PER_NODE = 8
+"""Space reserved for edges, per node; when it is exhausted, all graphs are rebuilt as one."""
 
 
-def conga_merges(problem: Problem, merges: Merges) -> Generator[int, None, None]:
+def conga_merges(problem: MergeProblem, merges: Merges) -> Generator[int, None, None]:
     """Merge the cheapest pair of all until one is left; yields how many merges are done."""
     n = problem.n_leaves
     node, active, place = np.arange(n), np.arange(n), np.arange(n)
     subset = np.zeros(n, dtype=np.int64)
     sizes, stale = np.zeros(MOST_SUBSETS, dtype=np.int64), np.zeros(MOST_SUBSETS, dtype=np.int64)
     sizes[0], stale[0] = n, 1
-    edges, lengths = np.empty((ROOM * n, 3), dtype=np.int64), np.empty(ROOM * n)
+    edges, lengths = np.empty((EDGES_PER_NODE * n, 3), dtype=np.int64), np.empty(EDGES_PER_NODE * n)
     state = np.array([n, 0, 0, 0])
     for stop in stages(0, n - 1):
         follow_conga_line(

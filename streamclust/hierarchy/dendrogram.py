@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streamclust._kernels.hierarchy_tree import cut_tree, lift_heights, purity_sums, sum_tree
+from streamclust._kernels.hierarchy.tree import cut_tree, lift_heights, purity_sums, sum_tree
 from streamclust._kernels.types import Floats, Ints
 from streamclust.hierarchy import export
 from streamclust.moments import Moments
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from networkx import DiGraph
 
 NO_ID = -1
 
@@ -200,7 +201,7 @@ class Dendrogram:
         """Newick's format, for tools that draw trees; leaves are called by number unless named."""
         return export.newick(self.children, self.drawn_height, export.leaf_names(names, self.n_leaves))
 
-    def to_networkx(self) -> Any:  # noqa: ANN401
+    def to_networkx(self) -> DiGraph:
         """A directed graph from parents to children, with weights, heights and ids; needs networkx."""
         height = np.concatenate([np.zeros(self.n_leaves), self.drawn_height])
         return export.networkx_graph(self.children, height, self.weight, self.ids)
@@ -232,7 +233,7 @@ class Dendrogram:
         """The tree that `to_dict` stored."""
         return cls(**export.read(stored))
 
-    def plot(self, **options: Any) -> Axes:  # noqa: ANN401
+    def plot(self, **options: Any) -> Axes:
         """A picture: see `streamclust.plots.plot_dendrogram`."""
         from streamclust.plots import plot_dendrogram
 

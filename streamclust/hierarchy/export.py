@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
 from streamclust.moments import Moments
+
+if TYPE_CHECKING:
+    from networkx import DiGraph
 
 RESERVED = set(" \t\n()[]{}':;,\"")
 
@@ -45,7 +48,7 @@ def newick(children: Ints, height: Floats, names: list[str]) -> str:
     return "".join(parts)
 
 
-def networkx_graph(children: Ints, height: Floats, weight: Floats, ids: Ints) -> Any:  # noqa: ANN401
+def networkx_graph(children: Ints, height: Floats, weight: Floats, ids: Ints) -> DiGraph:
     """A networkx.DiGraph from parents to children."""
     try:
         networkx = import_module("networkx")

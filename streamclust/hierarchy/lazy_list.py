@@ -9,17 +9,17 @@ from collections.abc import Generator
 
 import numpy as np
 
-from streamclust._kernels.hierarchy_search import ACTIVE, EVALUATIONS, MERGED, NOBODY, merge_lazily
-from streamclust.hierarchy.problem import PAUSES, Merges, Problem
+from streamclust._kernels.hierarchy.search import ACTIVE, EVALUATIONS, MERGED, NOBODY, merge_lazily
+from streamclust.hierarchy.problem import PROGRESS_REPORTS, MergeProblem, Merges
 
 
-def lazy_merges(problem: Problem, merges: Merges) -> Generator[int, None, None]:
+def lazy_merges(problem: MergeProblem, merges: Merges) -> Generator[int, None, None]:
     """Merge the cheapest pair of all until one is left; yields how many merges are done."""
     n = problem.n_leaves
     node, active = np.arange(n), np.arange(n)
     neighbour, bound = np.full(n, NOBODY), np.full(n, -np.inf)
     state = np.array([n, 0, 0, 0])
-    pause = n * n // PAUSES + 1
+    pause = n * n // PROGRESS_REPORTS + 1
     while state[ACTIVE] > 1:
         stop = state[EVALUATIONS] + pause
         merge_lazily(

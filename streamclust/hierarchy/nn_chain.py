@@ -6,13 +6,13 @@ from collections.abc import Generator
 
 import numpy as np
 
-from streamclust._kernels.hierarchy_search import ACTIVE, EVALUATIONS, MERGED, NOBODY, follow_chain
+from streamclust._kernels.hierarchy.search import ACTIVE, EVALUATIONS, MERGED, NOBODY, follow_chain
 from streamclust._kernels.types import Ints
-from streamclust.hierarchy.problem import Merges, Problem, stages
+from streamclust.hierarchy.problem import MergeProblem, Merges, stages
 
 
 def chain_merges(
-    problem: Problem, merges: Merges, threshold: float = np.inf, node: Ints | None = None, done: int = 0
+    problem: MergeProblem, merges: Merges, threshold: float = np.inf, node: Ints | None = None, done: int = 0
 ) -> Generator[int, None, None]:
     """Merge all rows; yields how many merges are done.
 
@@ -30,7 +30,7 @@ def chain_merges(
 
 
 def _follow(
-    problem: Problem, merges: Merges, threshold: float, node: Ints, active: Ints, done: int
+    problem: MergeProblem, merges: Merges, threshold: float, node: Ints, active: Ints, done: int
 ) -> Generator[int, None, int]:
     """One chain over the active rows; returns the merges done in all."""
     size = problem.n_leaves

@@ -1,18 +1,31 @@
-"""What a search works on: rows of statistics with their energies, a prior, tables."""
+"""Input of a search for merges: rows of statistics with their energies, prior and tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, cast
+from typing import ClassVar, Protocol
 
 import numpy as np
 
-from streamclust._kernels import hierarchy as kernels
+from streamclust._kernels.hierarchy import costs as kernels
 from streamclust._kernels.types import Floats, Ints
-from streamclust.families import FlatGaussian
+from streamclust.families import (
+    AnyFamily,
+    BernoulliProduct,
+    DiagonalGaussian,
+    FlatGaussian,
+    Gaussian,
+    Multinomial,
+    Poisson,
+    SphericalGaussian,
+)
+from streamclust.families.discrete import AnyCounts
+from streamclust.families.gaussian_simple import AnyGaussian
 from streamclust.moments import Moments
 
+CodedFamily = AnyGaussian | AnyCounts
+"""The families that the kernels know."""
 FAMILY_CODES = {
     "spherical": kernels.SPHERICAL,
     "diagonal": kernels.DIAGONAL,
@@ -21,10 +34,10 @@ FAMILY_CODES = {
     "bernoulli": kernels.BERNOULLI,
     "poisson": kernels.POISSON,
 }
-PAUSES = 50
-"""A search tells of its progress so many times."""
-LONGEST_TABLE = 1 << 20
-"""log Γ is tabulated up to so many events or counts in all; beyond, it is worked out where it is needed."""
+PROGRESS_REPORTS = 50
+"""Number of progress reports of a search."""
+MAX_TABLE_ENTRIES = 1 << 20
+"""log Γ is tabulated up to this argument, and computed directly beyond."""
 
 
 class Method(Protocol):
@@ -40,13 +53,13 @@ class Method(Protocol):
         """φ0 or α."""
         ...
 
-    def n_clusters(self, problem: Problem, cost: Floats, height: Floats) -> int | None:
-        """Where to stop: how many clusters are left, or None where nothing says."""
+    def n_clusters(self, problem: MergeProblem, cost: Floats, height: Floats) -> int | None:
+        """Number of clusters at the stopping level; None if the method has none."""
         ...
 
 
 class Merges:
-    """Merges as a search writes them down: two nodes and a cost each; merge t makes node n + t."""
+    """The merges found so far: two nodes and a cost each; merge t makes node n + t."""
 
     def __init__(self, n_leaves: int) -> None:
         self.pairs: Ints = np.empty((max(n_leaves - 1, 0), 2), dtype=np.int64)
@@ -57,13 +70,13 @@ class Merges:
 
 
 def stages(start: int, stop: int) -> Iterator[int]:
-    """Where a long run from start to stop pauses to tell of its progress."""
-    for k in range(1, PAUSES + 1):
-        yield start + (stop - start) * k // PAUSES
+    """Positions between start and stop at which progress is reported."""
+    for k in range(1, PROGRESS_REPORTS + 1):
+        yield start + (stop - start) * k // PROGRESS_REPORTS
 
 
 @dataclass
-class Problem:
+class MergeProblem:
     """Rows that a search may merge in place, and everything a cost depends on."""
 
     method: int
@@ -85,7 +98,7 @@ class Problem:
 
     @property
     def arguments(self) -> tuple[int, int, Floats, int, Floats, Floats]:
-        """What every kernel wants first."""
+        """Leading arguments of every kernel."""
         return self.method, self.family, self.rows, self.n_features, self.prior, self.table
 
     @property
@@ -99,15 +112,21 @@ class Problem:
         return self.rows[:, kernels.WEIGHT]
 
     @classmethod
-    def of(cls, method: Method, family: Any, moments: Moments) -> Problem:  # noqa: ANN401
+    def of(cls, method: Method, family: AnyFamily, moments: Moments) -> MergeProblem:
         """Rows of Moments under a family with its prior."""
         check_rows(moments)
         if isinstance(family, FlatGaussian):
             raise ValueError("single points have no evidence under a flat prior; use a Gaussian with a prior")
+        if isinstance(family, BernoulliProduct) and family.zeros0 is not None:
+            raise ValueError(
+                "a hierarchy takes as many prior ones as zeros; use BernoulliProduct without zeros0"
+            )
+        if not isinstance(family, CodedFamily):
+            raise ValueError(f"hierarchies know the families {', '.join(FAMILY_CODES)}, got {family.name}")
         code = FAMILY_CODES[family.name]
-        rows = _rows(code, family, moments)
+        rows = _rows(family, moments)
         d = moments.n_features
-        problem = cls(method.code, code, rows, d, _prior(method, code, family, d), np.empty((3, 0)))
+        problem = cls(method.code, code, rows, d, _prior(method, family, d), np.empty((3, 0)))
         if method.code != kernels.RBHC:
             problem._normalise()
             problem._tabulate()
@@ -129,7 +148,7 @@ class Problem:
         return alone.costs(len(self.rows), np.arange(len(self.rows)))
 
     def _normalise(self) -> None:
-        """The evidence of no data is 1: that fixes the constant, at mixing terms of zero (ABC's, at n = 0)."""
+        """Set the constant so that the evidence of no data is 1, with mixing terms of zero (ABC's, at n = 0)."""
         nothing = replace(self, method=kernels.ABC, rows=np.zeros((1, self.rows.shape[1])))
         self.prior[kernels.CONSTANT] = -nothing._energies()[0]
 
@@ -143,7 +162,7 @@ class Problem:
                 return
         elif np.any(self.weight != np.round(self.weight)):
             return
-        if largest < LONGEST_TABLE:
+        if largest < MAX_TABLE_ENTRIES:
             self.table = np.empty((3, int(largest) + 1))
             kernels.fill_table(self.method, self.family, self.n_features, self.prior, self.table)
 
@@ -168,11 +187,11 @@ def check_rows(moments: Moments) -> None:
         )
 
 
-def _rows(code: int, family: Any, moments: Moments) -> Floats:  # noqa: ANN401
+def _rows(family: CodedFamily, moments: Moments) -> Floats:
     """(energy, weight, statistic, scatter) as the kernels read it."""
     n, d = moments.mean.shape
-    if code >= kernels.MULTINOMIAL:
-        most = 1.0 + 1e-9 if code == kernels.BERNOULLI else np.inf
+    if not isinstance(family, AnyGaussian):
+        most = 1.0 + 1e-9 if isinstance(family, BernoulliProduct) else np.inf
         if np.any(moments.mean < -1e-9) or np.any(moments.mean > most):
             raise ValueError(
                 f"{family.name} rows are means of counts: check the data with family.check(points)"
@@ -185,9 +204,9 @@ def _rows(code: int, family: Any, moments: Moments) -> Floats:  # noqa: ANN401
     centred = moments.mean - family.m0
     kept = moments if moments.kind == "none" else moments.to(family.scatter)
     if kept.kind == "none":
-        width = {kernels.GAUSSIAN: d * (d + 1) // 2, kernels.DIAGONAL: d, kernels.SPHERICAL: 1}[code]
+        width = {"full": d * (d + 1) // 2, "diagonal": d, "scalar": 1}[family.scatter]
         scatter = np.zeros((n, width))
-    elif code == kernels.GAUSSIAN:
+    elif isinstance(family, Gaussian):
         upper = np.triu_indices(d)
         scatter = kept.scatter[:, upper[0], upper[1]]
     else:
@@ -195,27 +214,22 @@ def _rows(code: int, family: Any, moments: Moments) -> Floats:  # noqa: ANN401
     return np.column_stack([np.zeros(n), moments.weight, centred, scatter])
 
 
-def _prior(method: Method, code: int, family: Any, d: int) -> Floats:  # noqa: ANN401
+def _prior(method: Method, family: CodedFamily, d: int) -> Floats:
     """The layout that `_kernels.hierarchy` describes."""
     head = np.zeros(kernels.SHAPE)
     head[kernels.MIXING] = method.mixing
     head[kernels.SMOOTHING] = family.smoothing
-    if code < kernels.MULTINOMIAL and method.code == kernels.RBHC:
-        shape = np.full(1 if code == kernels.SPHERICAL else d, family.smoothing)
-        return np.concatenate(
-            [head, np.diag(shape)[np.triu_indices(d)] if code == kernels.GAUSSIAN else shape]
-        )
-    if code < kernels.MULTINOMIAL:
-        head[kernels.XI] = family.xi0
-        head[kernels.ETA] = family.a0 if code == kernels.SPHERICAL else family.eta0
-    if code == kernels.GAUSSIAN:
-        shape = family.B0[np.triu_indices(d)]
-    elif code == kernels.DIAGONAL:
-        shape = family.B0
-    elif code == kernels.SPHERICAL:
+    if isinstance(family, AnyGaussian) and method.code == kernels.RBHC:
+        shape = np.full(1 if isinstance(family, SphericalGaussian) else d, family.smoothing)
+        shape = np.diag(shape)[np.triu_indices(d)] if isinstance(family, Gaussian) else shape
+    elif isinstance(family, SphericalGaussian):
+        head[kernels.XI], head[kernels.ETA] = family.xi0, family.a0
         shape = np.array([family.b0])
-    elif code == kernels.POISSON:
+    elif isinstance(family, Gaussian | DiagonalGaussian):
+        head[kernels.XI], head[kernels.ETA] = family.xi0, family.eta0
+        shape = family.B0[np.triu_indices(d)] if isinstance(family, Gaussian) else family.B0
+    elif isinstance(family, Poisson):
         shape = np.concatenate([np.broadcast_to(family.a0, d), np.broadcast_to(family.b0, d)])
     else:
-        shape = np.broadcast_to(family.psi0 if code == kernels.MULTINOMIAL else family.omega0, d)
-    return cast(Floats, np.concatenate([head, np.asarray(shape, dtype=float)]))
+        shape = np.broadcast_to(family.psi0 if isinstance(family, Multinomial) else family.omega0, d)
+    return np.concatenate([head, np.asarray(shape, dtype=float)])

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from streamclust._kernels import hierarchy as kernels
+from streamclust._kernels.hierarchy import costs as kernels
 from streamclust._kernels.types import Floats
+from streamclust.families import AnyFamily
 from streamclust.families.priors import spread_indices
-from streamclust.hierarchy.problem import Problem
+from streamclust.hierarchy.problem import MergeProblem
 from streamclust.moments import Moments
 
-FINER = 3.5
-"""k-means gets so many times the rough guess: 3 to 4 lands near the true number of clusters."""
-MOST_ROWS = 10_000
-"""k-means sees at most so many rows."""
+K_MEANS_MULTIPLE = 3.5
+"""Clusters of the k-means, as a multiple of the rough guess; 3 to 4 gives about the true number of clusters."""
+MAX_K_MEANS_ROWS = 10_000
+"""Bound on the rows given to k-means."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +40,14 @@ class Relaxed:
         """None."""
         return 1.0
 
-    def n_clusters(self, problem: Problem, cost: Floats, height: Floats) -> int | None:
+    def n_clusters(self, problem: MergeProblem, cost: Floats, height: Floats) -> int | None:
         """Stop when the least cost exceeds λ."""
         if self.threshold is None:
             return None
         return len(cost) + 1 - int(np.searchsorted(height, self.threshold, side="right"))
 
 
-def threshold_rule(family: Any, moments: Moments, rough_guess: int = 10, seed: int = 0) -> float:  # noqa: ANN401
+def threshold_rule(family: AnyFamily, moments: Moments, rough_guess: int = 10, seed: int = 0) -> float:
     """λ from a rough guess of the number of clusters [relaxed BHC, heuristics for choosing λ].
 
     The mean cost of merging two clusters of a k-means with 3.5 times as many. The clusters keep their sizes:
@@ -59,10 +60,10 @@ def threshold_rule(family: Any, moments: Moments, rough_guess: int = 10, seed: i
     """
     if not rough_guess >= 1:
         raise ValueError(f"rough_guess must be at least 1, got {rough_guess}")
-    chosen = spread_indices(len(moments), MOST_ROWS)
+    chosen = spread_indices(len(moments), MAX_K_MEANS_ROWS)
     rows = moments[chosen].scale(float(moments.weight.sum() / moments.weight[chosen].sum()))
     distinct = len(np.unique(rows.mean, axis=0))
-    k = min(round(FINER * rough_guess), distinct)
+    k = min(round(K_MEANS_MULTIPLE * rough_guess), distinct)
     if k < 2:
         return np.inf
     from sklearn.cluster import KMeans  # takes as long to import as all the rest
@@ -70,6 +71,6 @@ def threshold_rule(family: Any, moments: Moments, rough_guess: int = 10, seed: i
     means = KMeans(k, n_init=1, random_state=seed)
     labels = means.fit_predict(rows.mean - rows.mean.mean(axis=0), sample_weight=rows.weight)
     labels = np.unique(labels, return_inverse=True)[1]
-    problem = Problem.of(Relaxed(), family, rows.to_groups(labels, kind=family.scatter))
+    problem = MergeProblem.of(Relaxed(), family, rows.to_groups(labels, kind=family.scatter))
     costs = [problem.costs(i, np.arange(i)) for i in range(1, problem.n_leaves)]
     return float(np.mean(np.concatenate(costs))) if costs else np.inf

@@ -1,34 +1,35 @@
 """Snapshots: the hierarchy of what a summary tree has learnt, in time that its leaves decide, not its events.
 
 Two storeys. Inside each published cluster its leaves merge first (spherical RBHC); then the clusters merge with
-each other by the chosen cost. So the cut at K is exactly the published clusters. Thresholds and free energies of
-raw leaves mean little: the cells of one Gaussian look like different Gaussians.
+each other by the chosen cost. So the cut at K is exactly the published clusters. Clusters that were joined from several
+components have a storey between: leaves merge inside components, and components as they were joined. Thresholds and
+free energies of raw leaves mean little: the cells of one Gaussian look like different Gaussians.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streamclust._kernels.hierarchy_tree import lift_heights
+from streamclust._kernels.hierarchy.tree import lift_heights
 from streamclust._kernels.types import Floats, Ints
-from streamclust.families import SphericalGaussian, Summary
+from streamclust.families import FamilyLike, SphericalGaussian, Summary
 from streamclust.hierarchy.agglomerate import MethodName, RowSummary, agglomerate, informed
 from streamclust.hierarchy.dendrogram import NO_ID, Dendrogram, renumber
-from streamclust.hierarchy.problem import Merges, Problem, check_rows
+from streamclust.hierarchy.problem import MergeProblem, Merges, check_rows
 from streamclust.hierarchy.rbhc import Relaxed
 from streamclust.hierarchy.ward import ward_merges
 from streamclust.moments import Moments
 from streamclust.tree import SummaryTree
 
-GROUND = 0.2
-"""Leaves within clusters are drawn at least so high, relative to the merges of clusters."""
+LEAF_HEIGHT_SHARE = 0.2
+"""Height of the merges within clusters in a drawing, relative to the merges of clusters."""
 
 
 def snapshot(
-    family: Any,  # noqa: ANN401
+    family: FamilyLike,
     tree: SummaryTree | Moments,
     labels: ArrayLike,
     ids: ArrayLike | None = None,
@@ -38,6 +39,7 @@ def snapshot(
     clusters: Moments | None = None,
     phi0: float | None = None,
     alpha: float = 1.0,
+    joins: ComponentJoins | None = None,
 ) -> Dendrogram:
     """The hierarchy over a tree's leaves that passes through the published clusters.
 
@@ -63,6 +65,9 @@ def snapshot(
         cluster that owns no leaf is then a leaf of its own.
     phi0, alpha
         As for `agglomerate`.
+    joins
+        Where clusters are joined from several components: how. `labels`, `sample_labels` and `clusters` are then of
+        components, `ids` of clusters.
 
     >>> tree = SummaryTree(n_features=1, max_leaves=8, leaf_size=2)
     >>> tree.insert([[0.0], [1.0], [2.0], [50.0], [51.0], [90.0]])
@@ -77,18 +82,42 @@ def snapshot(
     family = informed(family, data, method)
     if not consistent:
         return agglomerate(family, rows, method, phi0=phi0, alpha=alpha).stopping_at(None)
-    owner, names = _checked(rows, labels, ids)
+    owner, names = _checked(rows, labels, ids, joins)
+    joins = ComponentJoins.of_none(len(names)) if joins is None else joins
+    k = len(joins.owner)
     parts = Parts(rows, owner, np.arange(len(rows)))
     if sample_labels is not None:
         if isinstance(tree, Moments):
             raise ValueError("sample_labels are of a tree's sample: give the tree, not its leaves")
-        parts = divide(parts, *tree.sample(), _sample_labels(tree, sample_labels, len(names)))
-    upper_rows = parts.rows.to_groups(parts.labels, len(names)) if clusters is None else clusters
-    if len(upper_rows) != len(names):
-        raise ValueError(f"{len(names)} ids need as many clusters, got {len(upper_rows)}")
-    parts = _with_homeless(parts, upper_rows, names)
+        parts = divide(parts, *tree.sample(), _sample_labels(tree, sample_labels, k))
+    own = parts.rows.to_groups(parts.labels, k) if clusters is None else clusters
+    if len(own) != k:
+        raise ValueError(f"{k} ids need as many clusters, got {len(own)}")
+    parts = _with_homeless(parts, own, names[joins.owner])
+    upper_rows = own if k == len(names) else own.to_groups(joins.owner, len(names))
     upper = agglomerate(family, upper_rows, method, phi0=phi0, alpha=alpha)
-    return _stack_storeys(parts, upper, names)
+    return _stack_storeys(parts, joins, upper, names)
+
+
+class ComponentJoins(NamedTuple):
+    """How components merge into the published clusters.
+
+    >>> none = ComponentJoins.of_none(2)
+    >>> none.owner, len(none.pairs)
+    (array([0, 1]), 0)
+    """
+
+    owner: Ints
+    """The cluster of each component."""
+    pairs: Ints
+    """(joins, 2): nodes that merge; components come first, then joins in their order."""
+    height: Floats
+    """(joins,): rising."""
+
+    @classmethod
+    def of_none(cls, k: int) -> ComponentJoins:
+        """Each of k clusters is one component."""
+        return cls(np.arange(k), np.zeros((0, 2), dtype=np.int64), np.zeros(0))
 
 
 class Parts(NamedTuple):
@@ -99,14 +128,17 @@ class Parts(NamedTuple):
     source: Ints
 
 
-def _checked(rows: Moments, labels: ArrayLike, ids: ArrayLike | None) -> tuple[Ints, Ints]:
+def _checked(
+    rows: Moments, labels: ArrayLike, ids: ArrayLike | None, joins: ComponentJoins | None
+) -> tuple[Ints, Ints]:
     owner = np.asarray(labels)
     if owner.shape != rows.weight.shape or not np.issubdtype(owner.dtype, np.integer) or owner.min() < 0:
         raise ValueError(f"labels must be {len(rows)} whole numbers from 0, one for each leaf")
     names = np.arange(owner.max() + 1) if ids is None else np.asarray(ids)
     if names.ndim != 1 or not np.issubdtype(names.dtype, np.integer) or names.min(initial=0) < 0:
         raise ValueError("ids must be whole numbers of at least 0, one for each cluster")
-    if owner.max() >= len(names) or len(np.unique(names)) < len(names):
+    k = len(names) if joins is None else len(joins.owner)
+    if owner.max() >= k or len(np.unique(names)) < len(names):
         raise ValueError(f"labels up to {owner.max()} need that many ids and one more, all different")
     return owner.astype(np.int64), names.astype(np.int64)
 
@@ -150,7 +182,7 @@ def divide(parts: Parts, points: Floats, mass: Floats, labels: Ints) -> Parts:
 
 
 def _with_homeless(parts: Parts, clusters: Moments, names: Ints) -> Parts:
-    """Clusters that own nothing become leaves of their own: their ids must not be lost."""
+    """Add clusters without leaves as leaves of their own, so that their ids are kept."""
     homeless = np.flatnonzero(np.bincount(parts.labels, minlength=len(names)) == 0)
     if len(homeless) == 0:
         return parts
@@ -169,14 +201,14 @@ def _within(rows: Moments) -> Merges:
     """Ward's merges of one cluster's leaves."""
     family = SphericalGaussian(1.0, rows.mean[0], 1.0, 1.0)
     merges = Merges(len(rows))
-    for _ in ward_merges(Problem.of(Relaxed(), family, rows), merges):
+    for _ in ward_merges(MergeProblem.of(Relaxed(), family, rows), merges):
         pass
     return merges
 
 
-def _stack_storeys(parts: Parts, upper: Dendrogram, names: Ints) -> Dendrogram:
-    """Trees of leaves within clusters below, the tree of clusters above."""
-    n, k = len(parts.rows), len(names)
+def _stack_storeys(parts: Parts, joins: ComponentJoins, upper: Dendrogram, names: Ints) -> Dendrogram:
+    """Trees of leaves within components below, joins of components above them, the tree of clusters on top."""
+    n, k = len(parts.rows), len(joins.owner)
     pairs, costs, heights = [], [], []
     top = np.empty(k, dtype=np.int64)
     done = 0
@@ -192,14 +224,22 @@ def _stack_storeys(parts: Parts, upper: Dendrogram, names: Ints) -> Dendrogram:
     height = np.concatenate(heights)
     order = np.argsort(height, kind="stable")
     children, rank = renumber(np.concatenate(pairs), order, n)
-    nodes = np.concatenate([rank[top], n + done + np.arange(k - 1)])
+    nodes = np.concatenate([rank[top], n + done + np.arange(len(joins.pairs))])
     known = np.full(2 * n - 1, NO_ID)
-    known[rank[top]] = names
+    owner = np.concatenate([joins.owner, np.zeros(len(joins.pairs), dtype=np.int64)])
+    for join, pair in enumerate(joins.pairs, start=k):
+        owner[join] = owner[pair[0]]
+    crown = np.zeros(len(names), dtype=np.int64)
+    crown[owner] = nodes  # the last of a cluster's nodes is its top
+    known[crown] = names
+    tops = np.concatenate([crown, n + done + len(joins.pairs) + np.arange(len(names) - 1)])
+    between = joins.height - joins.height.min(initial=0.0)
+    drawn = _fit_heights(_fit_heights(height[order], between), upper.drawn_height)
     return Dendrogram(
-        np.concatenate([children, np.sort(nodes[upper.children], axis=1)]),
-        np.concatenate([np.concatenate(costs)[order], upper.cost]),
-        _fit_heights(height[order], upper.drawn_height),
-        parts.rows, k, known, parts.source, upper.method,
+        np.concatenate([children, *(np.sort(of[made], axis=1) for of, made in
+            ((nodes, joins.pairs), (tops, upper.children)))]),
+        np.concatenate([np.concatenate(costs)[order], joins.height, upper.cost]),
+        drawn, parts.rows, len(names), known, parts.source, upper.method,
     )  # fmt: skip
 
 
@@ -212,6 +252,6 @@ def _fit_heights(lower: Floats, upper: Floats) -> Floats:
     if len(upper) == 0 or len(lower) == 0 or not lower[-1] > 0:
         return np.concatenate([lower, upper])
     span = float(upper[-1])
-    ground = max(float(upper[0]) / 2, GROUND * span if span > 0 else 1.0)
+    ground = max(float(upper[0]) / 2, LEAF_HEIGHT_SHARE * span if span > 0 else 1.0)
     raised = upper + max(ground - float(upper[0]), 0.0)
     return np.concatenate([lower * (ground / lower[-1]), raised])

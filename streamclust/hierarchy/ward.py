@@ -6,8 +6,8 @@ from collections.abc import Generator
 
 import numpy as np
 
-from streamclust._kernels import hierarchy as kernels
-from streamclust._kernels.hierarchy_pairs import (
+from streamclust._kernels.hierarchy import costs as kernels
+from streamclust._kernels.hierarchy.pairs import (
     LEAF_SIZE,
     bound_nodes,
     find_by_scan,
@@ -18,17 +18,17 @@ from streamclust._kernels.hierarchy_pairs import (
 from streamclust._kernels.types import Floats, Ints
 from streamclust.families.priors import spread_indices
 from streamclust.hierarchy.nn_chain import chain_merges
-from streamclust.hierarchy.problem import Merges, Problem
+from streamclust.hierarchy.problem import MergeProblem, Merges
 
-TRIAL = 100
-"""So many rows show whether the tree can leave anything out."""
-WORTH = 0.15
-"""A tree that still looks at more than this share of the rows loses to looking at all of them in turn."""
-FEW_PAIRS = 0.02
-"""A round that merges fewer rows than this share: the chain goes on alone (gaps that grow, sorted)."""
+TRIAL_ROWS = 100
+"""Rows of the trial that shows whether the kd-tree prunes enough."""
+MAX_VISITED_SHARE = 0.15
+"""If the kd-tree visits more than this share of the rows, a plain scan is faster."""
+MIN_MERGED_SHARE = 0.02
+"""If a round merges a smaller share of the rows, the nearest-neighbour chain takes over."""
 
 
-def ward_merges(problem: Problem, merges: Merges) -> Generator[int, None, None]:
+def ward_merges(problem: MergeProblem, merges: Merges) -> Generator[int, None, None]:
     """Merge all rows of a spherical RBHC problem; yields how many merges are done."""
     d = problem.n_features
     weight = problem.weight.copy()
@@ -52,8 +52,8 @@ def ward_merges(problem: Problem, merges: Merges) -> Generator[int, None, None]:
         left = np.flatnonzero(weight > 0)
         weight, mean, node, cost = weight[left], mean[left], node[left], cost[left]
         neighbour = _follow_order(neighbour[left], left)
-        if done - before < FEW_PAIRS * len(weight):
-            rest = Problem(
+        if done - before < MIN_MERGED_SHARE * len(weight):
+            rest = MergeProblem(
                 problem.method, problem.family, _rows(weight, mean), d, problem.prior, problem.table
             )
             yield from chain_merges(rest, merges, node=node, done=done)
@@ -65,7 +65,7 @@ def _rows(weight: Floats, mean: Floats) -> Floats:
 
 
 def _follow_order(neighbour: Ints, order: Ints) -> Ints:
-    """Where neighbours stand once rows stand in this order."""
+    """Neighbour indices after reordering the rows."""
     place = np.empty(order.max() + 1, dtype=np.int64)
     place[order] = np.arange(len(order))
     return np.where(neighbour >= 0, place[neighbour], -1)
@@ -86,10 +86,10 @@ def _find(weight: Floats, mean: Floats, start: Ints, neighbour: Ints, cost: Floa
     lo, hi, lightest = np.empty((nodes, mean.shape[1])), np.empty((nodes, mean.shape[1])), np.empty(nodes)
     bound_nodes(weight, mean, start, lo, hi, lightest)
     wanted = np.flatnonzero(neighbour < 0)
-    if len(wanted) > 2 * TRIAL:
-        trial = wanted[spread_indices(len(wanted), TRIAL)]
+    if len(wanted) > 2 * TRIAL_ROWS:
+        trial = wanted[spread_indices(len(wanted), TRIAL_ROWS)]
         looked = find_in_tree(trial, weight, mean, start, lo, hi, lightest, neighbour, cost)
-        if looked > WORTH * len(trial) * len(weight):
+        if looked > MAX_VISITED_SHARE * len(trial) * len(weight):
             neighbour[trial] = -1
             find_by_scan(wanted, weight, mean, neighbour, cost)
             return False

@@ -1,9 +1,27 @@
-"""Pictures, by matplotlib (the `plots` extra)."""
+"""Pictures, by matplotlib (the `plots` extra), and the projections and ellipses that they are made of."""
 
 from streamclust.plots.clusters import plot_clusters
 from streamclust.plots.dendrogram import plot_dendrogram
 from streamclust.plots.features import plot_features
 from streamclust.plots.lineage import plot_lineage
+from streamclust.plots.projection import (
+    feature_axes,
+    outline,
+    principal_axes,
+    projected_covariance,
+    union_outline,
+)
 from streamclust.plots.tree import plot_tree
 
-__all__ = ["plot_clusters", "plot_dendrogram", "plot_features", "plot_lineage", "plot_tree"]
+__all__ = [
+    "feature_axes",
+    "outline",
+    "plot_clusters",
+    "plot_dendrogram",
+    "plot_features",
+    "plot_lineage",
+    "plot_tree",
+    "principal_axes",
+    "projected_covariance",
+    "union_outline",
+]

@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streamclust.moments import Moments
-from streamclust.plots.drawing import colour, ellipses, halo, name_axes, new_axes, on
+from streamclust.plots.drawing import colour, ellipses, halo, name_axes, new_axes, on, outline_together
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LABELLED = 60
-"""So many clusters carry their ids, at most."""
-COLUMNS = 40
-"""So many features carry their names, at most."""
+MAX_LABELLED_CLUSTERS = 60
+"""Number of clusters labelled with their ids."""
+MAX_NAMED_FEATURES = 40
+"""Number of features labelled with their names."""
 
 
 def plot_clusters(
@@ -29,11 +29,12 @@ def plot_clusters(
     events: ArrayLike | None = None,
     labels: ArrayLike | None = None,
     names: Sequence[Hashable] | None = None,
-    **style: Any,  # noqa: ANN401
+    **style: Any,
 ) -> Axes:
     """Clusters over two features: each an ellipse of two deviations about its mean, in the colour of its id.
 
-    ids: by default their numbers. events: points to draw below, in the colours of `labels`, their ids, or grey.
+    ids: by default their numbers; rows of one id are the components of one cluster, whose outline is drawn.
+    events: points to draw below, in the colours of `labels`, their ids, or grey.
     names: of the features. Keywords go to the ellipses. Clusters of a family without a spread (multinomial,
     Bernoulli, Poisson) become a table: a row for each cluster, a column for each feature, darker where the mean is
     higher.
@@ -47,10 +48,16 @@ def plot_clusters(
         return _table(ax or new_axes(), clusters, ids, names, style)
     shades = [colour(i) for i in ids]
     ax = ax or new_axes()
-    ellipses(ax, clusters, features, {"edgecolors": shades, "linewidths": 1.6, "zorder": 3} | style)
-    means = clusters.mean[:, list(features)]
-    ax.scatter(means[:, 0], means[:, 1], marker="+", color=shades, zorder=3)
-    for i, mean in zip(ids, means, strict=True) if len(ids) <= LABELLED else ():
+    members = {i: np.flatnonzero(np.array(ids) == i) for i in ids}
+    width = [1.6 if len(members[i]) == 1 else 0.6 for i in ids]
+    ellipses(ax, clusters, features, {"edgecolors": shades, "linewidths": width, "zorder": 3} | style)
+    for i, rows in members.items():
+        if len(rows) > 1:
+            outline_together(ax, clusters[rows], features, colors=[colour(i)], linewidths=1.6, zorder=3)
+    heaviest = [rows[clusters.weight[rows].argmax()] for rows in members.values()]
+    means = clusters.mean[heaviest][:, list(features)]
+    ax.scatter(means[:, 0], means[:, 1], marker="+", color=[shades[k] for k in heaviest], zorder=3)
+    for i, mean in zip(members, means, strict=True) if len(members) <= MAX_LABELLED_CLUSTERS else ():
         ax.annotate(
             str(i), mean, xytext=(3, 3), textcoords="offset points", fontsize=11, path_effects=halo(), zorder=4,
         )  # fmt: skip
@@ -76,7 +83,7 @@ def _table(
         tick.set(
             color=on(colour(ids[k])), bbox={"facecolor": colour(ids[k]), "edgecolor": "none", "pad": 2.5}
         )
-    if n <= COLUMNS:
+    if n <= MAX_NAMED_FEATURES:
         ax.set_xticks(range(n), [str(name) for name in names or range(n)], rotation=90 if names else 0)
     ax.set(xlabel="" if names else "feature", ylabel="cluster (share)")
     ax.tick_params(length=0)

@@ -14,8 +14,8 @@ from streamclust.plots.drawing import colour, new_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-READABLE = 40
-"""Ticks are written under at most so many branches."""
+MAX_TICKS = 40
+"""Number of branches up to which ticks are labelled."""
 SHADE = "0.6"
 
 
@@ -26,7 +26,7 @@ def plot_dendrogram(
     show: int = 200,
     names: Sequence[str] | None = None,
     ax: Axes | None = None,
-    **style: Any,  # noqa: ANN401
+    **style: Any,
 ) -> Axes:
     """The top of a hierarchy, its clusters coloured (by their ids where they are published) and the cut dashed.
 
@@ -78,7 +78,7 @@ def _leaf_order(children: Ints, ends: set[int]) -> list[int]:
 
 
 def _places(children: Ints, order: list[int]) -> Floats:
-    """Where each drawn node stands: branches side by side, a merge amid its two; -1 for what is not drawn."""
+    """Horizontal position of each drawn node, a merge midway between its two; -1 for nodes not drawn."""
     n = len(children) + 1
     place = np.full(2 * n - 1, -1.0)
     place[order] = np.arange(len(order))
@@ -120,7 +120,7 @@ def _draw_brackets(
 
 
 def _feet(height: Floats, ends: Bools, nodes: Ints) -> Floats:
-    """Branches that end the drawing reach the ground, whatever they hold."""
+    """Draw the lowest branches down to zero."""
     return np.where(ends[nodes], 0.0, height[nodes])
 
 
@@ -129,7 +129,7 @@ def _name_branches(
 ) -> None:
     """Leaves by name or number, subtrees by their weight in brackets; published clusters by their ids."""
     n = dendrogram.n_leaves
-    if len(order) <= READABLE:
+    if len(order) <= MAX_TICKS:
         ticks = [
             (names[node] if names is not None else str(node))
             if node < n
@@ -142,7 +142,7 @@ def _name_branches(
     published = [node for node in tops if dendrogram.ids[node] >= 0 and place[node] >= 0]
     height = np.concatenate([np.zeros(n), dendrogram.drawn_height])
     last, raised = -np.inf, False
-    for node in sorted(published, key=lambda node: place[node]) if len(published) <= READABLE else []:
+    for node in sorted(published, key=lambda node: place[node]) if len(published) <= MAX_TICKS else []:
         raised = not raised and place[node] - last < 0.03 * len(order)  # above a neighbour that is too near
         last = place[node]
         ax.annotate(

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamclust._kernels.types import Floats
 from streamclust.moments import Moments
+from streamclust.plots.projection import feature_axes, projected_covariance, semi_axes, union_outline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import EllipseCollection
 
-DEVIATIONS = 2.0
-"""An ellipse reaches so many standard deviations."""
 PALETTE = (
     "#332288", "#88ccee", "#44aa99", "#117733", "#999933", "#ddcc77", "#cc6677", "#882255", "#aa4499",
 )  # fmt: skip
@@ -79,9 +77,9 @@ def ellipses(ax: Axes, rows: Moments, features: tuple[int, int], style: dict[str
     if rows.kind == "none":
         raise ValueError("ellipses need rows that keep a scatter, these keep none")
     pair = check_features(features, rows.n_features)
-    variance, axes = np.linalg.eigh(plane(rows, pair))
-    size = 2 * DEVIATIONS * np.sqrt(np.maximum(variance, 0.0))
-    angle = np.degrees(np.arctan2(axes[:, 1, 1], axes[:, 0, 1]))
+    length, directions = semi_axes(projected_covariance(rows, feature_axes(rows.n_features, *pair)))
+    size = 2 * length
+    angle = np.degrees(np.arctan2(directions[:, 1, 1], directions[:, 0, 1]))
     drawn = EllipseCollection(
         size[:, 1], size[:, 0], angle, units="xy", offsets=rows.mean[:, pair], offset_transform=ax.transData,
         **({"facecolors": "none"} | style),
@@ -91,18 +89,19 @@ def ellipses(ax: Axes, rows: Moments, features: tuple[int, int], style: dict[str
     return drawn
 
 
+def outline_together(ax: Axes, rows: Moments, features: tuple[int, int], **style: Any) -> None:
+    """The outline of all the rows' ellipses together, over two features."""
+    from matplotlib.collections import LineCollection
+
+    axes = feature_axes(rows.n_features, *check_features(features, rows.n_features))
+    ax.add_collection(
+        LineCollection(union_outline(rows.mean @ axes, projected_covariance(rows, axes)), **style)
+    )
+
+
 def check_features(features: tuple[int, int], n_features: int) -> list[int]:
     """Two columns that there are."""
     pair = [int(f) for f in features]
     if len(pair) != 2 or not all(-n_features <= f < n_features for f in pair):
         raise ValueError(f"a picture needs two of the {n_features} features, got {tuple(features)}")
     return pair
-
-
-def plane(rows: Moments, pair: list[int]) -> Floats:
-    """Each row's covariance over two features, rows x 2 x 2."""
-    kept = rows.covariance
-    if rows.kind == "full":
-        return np.asarray(kept[:, pair][:, :, pair])
-    kept = kept[:, pair] if rows.kind == "diagonal" else np.repeat(kept[:, None], 2, axis=1)
-    return np.asarray(kept[:, :, None] * np.eye(2))

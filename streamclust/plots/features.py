@@ -13,8 +13,8 @@ from streamclust._kernels.types import Floats
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
-ACROSS = 6
-"""Pictures beside each other, at most."""
+MAX_PICTURES_PER_ROW = 6
+"""Number of pictures in a row."""
 
 
 def plot_features(
@@ -38,7 +38,7 @@ def plot_features(
     for what, given in (("names", names), ("shares", share)):
         if given is not None and len(given) != k:
             raise ValueError(f"{k} features need as many {what}, got {len(given)}")
-    across = min(k, ACROSS)
+    across = min(k, MAX_PICTURES_PER_ROW)
     down = math.ceil(k / across)
     figure = figure or _new_figure(2.2 * across, 2.5 * down)
     axes = figure.subplots(down, across, squeeze=False)

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 MARKS: dict[Kind, str] = {"born": "o", "split": "^", "merged": "v", "died": "X"}
 """How a change is marked."""
-LEGIBLE = 0.03
-"""A band of at least such a share has room for its id."""
+MIN_LABELLED_SHARE = 0.03
+"""Smallest share of a band that is labelled with its id."""
 
 
-def plot_lineage(lineage: Lineage, ax: Axes | None = None, **style: Any) -> Axes:  # noqa: ANN401
+def plot_lineage(lineage: Lineage, ax: Axes | None = None, **style: Any) -> Axes:
     """The clusters of a stream as bands: how wide each was when, where it came from and what became of it.
 
     The height of a band is its share of the events around then. Marks show births, splits, merges and deaths, an end
@@ -62,7 +62,7 @@ def _write(ax: Axes, bands: River, k: int) -> None:
     room = np.array([bands.share[k][np.abs(bands.at - at) <= length].min() for at in bands.at])
     room[(bands.at < bands.at[0] + length) | (bands.at > bands.at[-1] - length)] = 0.0
     widest = int(room.argmax())
-    if room[widest] >= LEGIBLE:
+    if room[widest] >= MIN_LABELLED_SHARE:
         cluster = int(bands.ids[k])
         ax.text(
             bands.at[widest], bands.middle[k, widest], _name(cluster), color=on(colour(cluster)),
@@ -71,7 +71,7 @@ def _write(ax: Axes, bands: River, k: int) -> None:
 
 
 def _mark(ax: Axes, bands: River, changes: list[Change]) -> None:
-    """A mark where a band begins or ends, tied to its kin."""
+    """Mark where a band begins or ends, with a line to its parent or heir."""
     rows = {cluster: k for k, cluster in enumerate(bands.ids.tolist())}
     for kind, mark in MARKS.items():
         points = []
@@ -99,7 +99,7 @@ def _mark(ax: Axes, bands: River, changes: list[Change]) -> None:
 
 
 def _column(bands: River, row: int, at: int, ended: bool) -> int:
-    """Where a change is marked: after it or, for the end of a band that was ever to be seen, where it last was."""
+    """Column at which a change is marked: after it or, for the end of a visible band, its last column."""
     until = np.flatnonzero(bands.at <= at)
     seen = until[bands.share[row, until] > 0]
     return int(seen[-1]) if ended and len(seen) else int(until[-1])

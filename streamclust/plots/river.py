@@ -1,4 +1,4 @@
-"""The river of a lineage: who had which share of the stream, when. Numbers alone, for any chart to draw."""
+"""The river chart of a lineage: each cluster's share of the stream over time, as arrays."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.lineage import Change, Lineage
 
 OTHERS = -1
-"""Stands for the clusters that have no band of their own."""
-BANDS = 64
-"""So many clusters have one, at most: those whose share was the largest at some time."""
-SMOOTH = 0.02
-"""A share is that of the events so near, as a part of the stream: a step alone counts a few hundred."""
+"""Id of the band of all clusters without a band of their own."""
+MAX_BANDS = 64
+"""Number of clusters with a band: those with the largest maximal share."""
+SMOOTHING_SHARE = 0.02
+"""Width of the smoothing window as a part of the stream: a single step has only some hundred events."""
 
 
 class River(NamedTuple):
@@ -83,7 +83,7 @@ def prominent(lineage: Lineage) -> set[int]:
     for step in lineage.history:
         for i, share in step.shares.items():
             peak[i] = max(peak.get(i, 0.0), share)
-    return set(sorted(peak, key=lambda i: (-peak[i], i))[:BANDS])
+    return set(sorted(peak, key=lambda i: (-peak[i], i))[:MAX_BANDS])
 
 
 def order(changes: list[Change], ids: set[int]) -> list[int]:
@@ -127,7 +127,7 @@ def band(
     epoch = np.where(after, np.searchsorted(turns, at, "right"), np.searchsorted(turns, at, "left"))
     of_step = np.searchsorted(turns, ends, "right")
     found = np.full(len(at), np.nan)
-    reach = SMOOTH * int(ends[-1])
+    reach = SMOOTHING_SHARE * int(ends[-1])
     for e in np.unique(epoch):
         if not living[e]:
             continue

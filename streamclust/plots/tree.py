@@ -22,7 +22,7 @@ def plot_tree(
     ax: Axes | None = None,
     *,
     names: Sequence[Hashable] | None = None,
-    **style: Any,  # noqa: ANN401
+    **style: Any,
 ) -> Axes:
     """The leaves of a tree over two features: each an ellipse of two deviations, darker the denser it is.
 

@@ -1,8 +1,8 @@
 """Refits: summary -> Partition, Mixture or FeatureAllocation."""
 
-from streamclust.refit.bkm import bkm_steps, fit_points, point_steps, refit
-from streamclust.refit.chunky_em import chunky_em_steps, fit_mixture, point_em_steps, refit_mixture
-from streamclust.refit.mixture import Mixture
+from streamclust.refit.bkm.fit import bkm_steps, fit_points, point_steps, refit_bkm
+from streamclust.refit.chunky_em.fit import chunky_em_steps, fit_mixture, point_em_steps, refit_mixture
+from streamclust.refit.chunky_em.mixture import Mixture
 from streamclust.refit.partition import Partition
 
 __all__ = [
@@ -14,6 +14,6 @@ __all__ = [
     "fit_points",
     "point_em_steps",
     "point_steps",
-    "refit",
+    "refit_bkm",
     "refit_mixture",
 ]

@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import logsumexp
 
 from streamclust._kernels.types import Floats, Ints
-from streamclust.families import Infinite, Mixture
+from streamclust.families import AnyFamily, Infinite, Mixture
+from streamclust.late import logsumexp
 from streamclust.moments import Moments
 
 if TYPE_CHECKING:
@@ -29,14 +29,16 @@ class Partition:
     free_energy  of the rows K was decided on, without the family's `log_base`
     n_effective  how many events those rows count as: their weight or, for a sample, its Kish size. The prior
                  follows the data, so free energies of different refits do not compare.
+    radius       (D,)  of DP-means: λ along each feature, in its own units; None for other refits
     """
 
-    family: Any
+    family: AnyFamily
     mixture: Mixture
     labels: Ints
     clusters: Moments
     free_energy: float
     n_effective: float
+    radius: Floats | None = None
 
     @property
     def n_clusters(self) -> int:
@@ -44,8 +46,8 @@ class Partition:
         return len(self.clusters)
 
     @cached_property
-    def posterior(self) -> Any:  # noqa: ANN401
-        """The family's posterior of each cluster."""
+    def posterior(self) -> object:
+        """The family's posterior of each cluster, for the family's own methods to read."""
         return self.family.posterior(self.clusters)
 
     @cached_property
@@ -105,7 +107,7 @@ class Partition:
             "clusters": rows,
         }
 
-    def plot(self, **options: Any) -> Axes:  # noqa: ANN401
+    def plot(self, **options: Any) -> Axes:
         """The clusters over two features: see `streamclust.plots.plot_clusters`."""
         from streamclust.plots import plot_clusters
 

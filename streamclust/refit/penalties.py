@@ -6,15 +6,15 @@ import math
 import warnings
 
 import numpy as np
-from scipy.integrate import quad
-from scipy.optimize import brentq
 
-from streamclust._kernels.dp_means import farthest_first
+from streamclust._kernels.refit.dp_means import farthest_first
 from streamclust._kernels.types import Floats
 from streamclust.moments import Moments
 
 ROUGH_CLUSTERS = 8
 """The rough K where neither it nor a penalty is given."""
+MARGIN = 1e-6
+"""The share by which λ² from a rough K exceeds the squared distance of the K-th pick."""
 NO_NOISE = 1e-10
 """Where the data have no noise, λ² is this share of their sum of squares: whatever repeats pays."""
 
@@ -53,10 +53,11 @@ def warn_of_growth(most: int, penalty: float, what: str = "clusters") -> None:
 def penalty_for_clusters(rows: Moments, n_clusters: int = ROUGH_CLUSTERS) -> float:
     """λ² at which DP-means opens about so many clusters [Kulis & Jordan 2012, section 5].
 
-    Farthest-first traversal from the mean of all: the squared distance of the K-th pick. Where rows have fewer
-    different places than that, every place may have its cluster.
+    Farthest-first traversal from the mean of all: the squared distance of the K-th pick, and a millionth more. At that
+    distance itself rounding would decide whether the K-th pick, one too many beside the mean of all, opens a cluster.
+    Where rows have fewer different places than that, every place may have its cluster.
 
-    >>> penalty_for_clusters(Moments.rows_of_points([[0.0], [1.0], [10.0], [11.0]]), 2)
+    >>> round(penalty_for_clusters(Moments.rows_of_points([[0.0], [1.0], [10.0], [11.0]]), 2), 3)
     30.25
     """
     n_clusters = check_count("n_clusters_hint", n_clusters)
@@ -67,7 +68,7 @@ def penalty_for_clusters(rows: Moments, n_clusters: int = ROUGH_CLUSTERS) -> flo
     points = np.ascontiguousarray(rows.mean, dtype=float)
     _, radius = farthest_first(points, centre, min(n_clusters, len(points)))
     if len(radius) == n_clusters and radius[-1] > 0:
-        return float(radius[-1])
+        return float(radius[-1]) * (1.0 + MARGIN)
     positive = radius[radius > 0]
     # Two places a gap g apart are g / 2 from the mean between them: λ² must be below g² / 4 to part them.
     return float(positive[-1]) / 8 if len(positive) else 1.0
@@ -102,6 +103,9 @@ def marchenko_pastur_median(ratio: float) -> float:
     >>> marchenko_pastur_median(1e-6).__round__(3), round(marchenko_pastur_median(1.0), 3)
     (1.0, 0.653)
     """
+    from scipy.integrate import quad  # both slow to import, and not needed to start from a checkpoint
+    from scipy.optimize import brentq
+
     low, high = (1.0 - math.sqrt(ratio)) ** 2, (1.0 + math.sqrt(ratio)) ** 2
 
     def density(angle: float) -> float:

@@ -3,87 +3,126 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, Self
 
-import numpy as np
+import numpy as np  # noqa: F401  # for the examples
 from numpy.typing import ArrayLike
 from river import base
-from river.utils.dataframe import into_frame, to_native_frame, to_native_series
 
-from streamclust._kernels.types import Floats
 from streamclust.checkpoint import (
     CheckpointError,
     State,
     engine_from_state,
     engine_state,
+    pack_door,
     read,
-    shard_state,
+    unpack_door,
     write,
 )
-from streamclust.engine import Engine, Model, Settings
-from streamclust.engine.model import Assignment
-from streamclust.hierarchy.agglomerate import MethodName
-from streamclust.hierarchy.dendrogram import Dendrogram
-from streamclust.lineage import Change, Lineage
-from streamclust.schema import Missing, Schema
-from streamclust.streaming.intake import Intake, Invalid
+from streamclust.checkpoint.state import OLDER
+from streamclust.engine import Engine, EngineSettings
+from streamclust.engine.settings import check_parameters
+from streamclust.families import family as family_named
+from streamclust.families import is_discrete
+from streamclust.frames import TableLike
+from streamclust.lineage import Change
+from streamclust.parameters import (
+    DriftChoice,
+    FamilyName,
+    Invalid,
+    Missing,
+    MixtureName,
+    RefitName,
+    ScaleName,
+    ShapeName,
+)
+from streamclust.schema import Schema
+from streamclust.sketch import Sketch
+from streamclust.streaming.checked import Checked, Reason
+from streamclust.streaming.intake import Intake
+from streamclust.streaming.predicting import Predicting
+from streamclust.streaming.reporting import Reporting
+from streamclust.streaming.sharing import Sharing
+from streamclust.tree import SummaryTree
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+MAX_FEATURES, MAX_SIMPLE_FEATURES, MAX_WIDE_FEATURES = 256, 1024, 4096
+"""How many features events may have by default, with full covariances and without: some hundreds of megabytes; and
+if the first event has more, which are reduced to a few directions."""
 
 
-@dataclass(frozen=True, eq=False)
-class Cluster:
-    """A cluster as it is now."""
-
-    id: int
-    weight: float
-    """How many events it holds (decayed, if forgetting)."""
-    share: float
-    mean: dict[Hashable, float]
-    covariance: Floats | None
-    """(D, D), (D,) or a number, as the family has it."""
-    born: int
-    """After so many events."""
-    last_seen: int
-    """The number of the latest watched event that was its."""
-
-
-class StreamClusterer(base.Clusterer):
+class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: ignore[misc]  # predict_one may return None
     """Clusters of a stream: learns how many there are, keeps their ids, forgets, and says what changed.
 
     Parameters
     ----------
     family
-        What a cluster is: "gaussian" (any covariance), "diagonal", "spherical", "multinomial", "bernoulli",
+        What a cluster is: "gaussian" (any covariance), "diagonal", "spherical", "multinomial", "bernoulli" or
         "poisson".
     refit
-        "bkm" (Bayesian k-means: hard clusters, their number by free energy) or "chunky-em" (a Gaussian mixture).
+        How clusters are found: by "bkm" (Bayesian k-means: hard clusters, their number by free energy), "chunky-em" (a
+        Gaussian mixture) or "dp-means" (clusters within a radius λ). λ² is `birth_penalty`; by default λ, in standard
+        deviations of each feature within clusters, is the one whose clusters have the least free energy.
     mixture
-        How clusters share the events under "bkm": "finite", "infinite" or "uninformative".
+        Prior of the clusters' shares under "bkm": "finite" (Dirichlet), "infinite" (Dirichlet process) or
+        "uninformative".
     max_leaves
-        The bound on the summary's size, and so on memory and on the cost of a refit.
+        Number of leaves of the summary, at most: the bound on memory and on the cost of a refit; by default 512, and 8
+        for each cluster where there are more than 64 of them, up to 4,096 or 64 MB.
     refit_every
         Events between refits: at first they come more often, later only as evidence grows or the stream changes.
     warmup
-        Events before the first refit; until then everything is one cluster.
+        Events before the first refit; by default 8 for each feature, but at least 20 and at most 100. Until then
+        everything is one cluster. The next refits come each time the count has doubled.
     half_life
-        An event's weight halves after so many events, or so much time if times are given. None never forgets.
+        An event's weight halves after so many events, or so much time if times are given; by default never.
+    drift
+        Whether the clusters are those of the latest events ("follow") or of all events in any order ("ignore").
+        "follow": clusters that the latest 30,000 events no longer hold are retired, and shares are theirs where they
+        differ from those of all events. A stream that is sorted by cluster looks like one that changes: the clusters of
+        its end remain. "ignore", for data that are finite or only badly mixed: nothing is retired and no event counts
+        for more than another, so that `settle` finds what is in the whole.
     birth_penalty
-        λ² of DP-means: an event at a larger squared distance from every centre may open a cluster between
-        refits. None lets the clusters' own ellipsoids decide.
+        Squared distance from every centre (λ² of DP-means) beyond which an event may open a cluster between refits and,
+        with refit="dp-means", in them; by default the clusters' own ellipsoids decide.
+    shape
+        Whether each component that is found is a cluster ("ellipse"), or Gaussians that are pieces of one shape, a
+        ring, say, are joined into one ("any"); by default "any" for Gaussians and refit="bkm", else "ellipse".
     missing
-        "impute" takes events that lack features or bring new ones, "error" refuses them.
+        A feature that an event lacks is 0 ("zero"), unknown ("impute") or a reason to refuse the event ("error"); by
+        default "zero" for counts and yes or no, else "impute". "zero" suits words that a document does not have.
+        "impute" learns the value of the nearest leaf, and leaves the feature out of account in predictions. The same
+        holds for events before the first that has the feature.
     invalid
-        What to do with events that are not numbers: "refuse" counts them, warns once and goes on; "raise" raises.
+        What to do with events that cannot be learnt: "refuse" counts them, warns once and goes on; "raise" raises.
     background
         Whether refits run in a thread beside the stream. The results are the same bit for bit.
+    feature_order
+        Features that first appear together get columns in this order; by default in the order of their names.
     on_event
         Called with each lifecycle event (`Change`) as it happens.
     seed
         The same seed and events give the same clusters, however the events were batched.
+    max_time_step
+        How far one event may carry time forward; by default 4 half-lives. An event further ahead is refused: its clock
+        is taken to be wrong, until more such events come than have agreed with the clock, 32 at most (each event in
+        time takes one of them back). Then time moves to their median, and a pause as long is let pass from then on.
+        Late events are learnt at the weight they would have by now; if as many as that are later than one step, the
+        clock was wrong and is turned back, with all that was learnt.
+    max_features
+        Events that would bring more features than this are refused; by default 256 for "gaussian", else 1024, and 4096
+        if the first event has more than that. Memory grows with their number, and with its square for "gaussian" unless
+        they are reduced.
+    max_directions
+        Gaussian events of more features than this are taken to at most so many directions; by default those of more
+        than 64 features, to at most 16. The directions are those in which the first 1,024 events vary most above the
+        noise; until then events wait, and all are one cluster. Clusters are found in these directions, and reported in
+        the features.
+    scale
+        How wide events are compared: with each feature in its own deviations ("deviation"), or by their angle ("unit"),
+        for embeddings and texts. "unit" divides every event by its length first, however many features it has; an event
+        of zeros is refused.
 
     Examples
     --------
@@ -99,19 +138,26 @@ class StreamClusterer(base.Clusterer):
 
     def __init__(
         self,
-        family: str = "gaussian",
-        refit: str = "bkm",
-        mixture: str = "finite",
-        max_leaves: int = 512,
+        family: FamilyName = "gaussian",
+        refit: RefitName = "bkm",
+        mixture: MixtureName = "finite",
+        max_leaves: int | None = None,
         refit_every: int = 20_000,
-        warmup: int = 100,
+        warmup: int | None = None,
         half_life: float | None = None,
+        drift: DriftChoice = "follow",
         birth_penalty: float | None = None,
-        missing: Missing = "impute",
+        shape: ShapeName | None = None,
+        missing: Missing | None = None,
         invalid: Invalid = "refuse",
         background: bool = True,
+        feature_order: Sequence[Hashable] | None = None,
         on_event: Callable[[Change], object] | None = None,
         seed: int = 0,
+        max_time_step: float | None = None,
+        max_features: int | None = None,
+        max_directions: int | None = None,
+        scale: ScaleName = "deviation",
     ) -> None:
         self.family = family
         self.refit = refit
@@ -120,24 +166,42 @@ class StreamClusterer(base.Clusterer):
         self.refit_every = refit_every
         self.warmup = warmup
         self.half_life = half_life
+        self.drift = drift
         self.birth_penalty = birth_penalty
+        self.shape = shape
         self.missing = missing
         self.invalid = invalid
         self.background = background
+        self.feature_order = feature_order
         self.on_event = on_event
         self.seed = seed
-        self._intake = Intake(Schema(missing=missing), Engine(0, self._settings(), on_event), invalid)
+        self.max_time_step = max_time_step
+        self.max_features = max_features
+        self.max_directions = max_directions
+        self.scale = scale
+        check_parameters(self._get_params())
+        self._intake = self._new_intake(Schema(), Engine(0, self._settings(), on_event))
 
-    def _settings(self) -> Settings:
-        return Settings(**{f.name: getattr(self, f.name) for f in fields(Settings) if hasattr(self, f.name)})
+    def _new_intake(self, schema: Schema, engine: Engine) -> Intake:
+        """The intake of events under a schema."""
+        missing = self.missing or ("zero" if is_discrete(self.family) else "impute")
+        kept = Schema(schema.names, missing, *self._limits(missing))
+        return Intake(kept, engine, self.invalid, self.max_time_step, self.max_directions, self.scale)
 
-    @property
-    def _engine(self) -> Engine:
-        return self._intake.engine
+    def _limits(self, missing: Missing) -> tuple[int, Sequence[Hashable] | None, int | None]:
+        """How many features there may be, their order, and how many in a stream that begins with few."""
+        if self.max_features is not None:
+            return self.max_features, self.feature_order, None
+        if is_discrete(self.family):
+            return MAX_SIMPLE_FEATURES, self.feature_order, None
+        grown = MAX_FEATURES if family_named(self.family).scatter == "full" else MAX_SIMPLE_FEATURES
+        reduced = missing == "zero" and self.max_directions is not None
+        return MAX_WIDE_FEATURES, self.feature_order, None if reduced else grown
 
-    @property
-    def _schema(self) -> Schema:
-        return self._intake.schema
+    def _settings(self) -> EngineSettings:
+        return EngineSettings(
+            **{f.name: getattr(self, f.name) for f in fields(EngineSettings) if hasattr(self, f.name)}
+        )
 
     # ---------------------------------------------------------------- learning
 
@@ -149,225 +213,179 @@ class StreamClusterer(base.Clusterer):
 
     def learn_many(
         self,
-        X: Any,  # noqa: ANN401
+        X: TableLike,
         weight: ArrayLike | None = None,
         time: ArrayLike | None = None,
         shard: Hashable = 0,
     ) -> None:
-        """Learn a frame (pandas, polars, pyarrow), a numpy table or a list of mappings.
+        """Learn a frame (pandas, polars, pyarrow), a numpy table, a list of mappings or, with missing="zero", a sparse
+        table of SciPy.
+
+        Columns of a frame that are text or dates are left out, with a warning that names them.
 
         Parts of a stream that are summarised apart, the partitions of a topic for example, are `shard`s: each has a
         tree of its own, and refits read them all.
         """
         self._intake.learn_many(X, weight, time, shard)
 
-    def refusals(
+    def check(
         self,
-        X: Any,  # noqa: ANN401
+        X: TableLike,
         weight: ArrayLike | None = None,
         time: ArrayLike | None = None,
-    ) -> dict[int, str]:
-        """Why some of these events cannot be learnt, by their place in X. Nothing is learnt, and nothing changes.
+        shard: Hashable = 0,
+    ) -> Checked:
+        """Read and check events once, for `assign_many` and `learn`; nothing is learnt, and nothing changes.
 
-        >>> StreamClusterer().refusals([{"x": 1.0}, {"x": 1e200}, {}])[2]
+        An event that cannot be learnt is among its `refused`, with the reason, and not among its rows. One whose time
+        alone is wrong (the reason's `of_time`) is among both: learning refuses it, and counts it as a vote that time
+        has moved. Times are checked but not kept if there is no half_life.
+
+        >>> model = StreamClusterer()
+        >>> checked = model.check([{"x": 1.0}, {"x": 1e200}, {}, {"x": 2.0}])
+        >>> checked.refused[2]
         'an event without any feature teaches nothing'
+        >>> model.learn(checked)
+        >>> model.n_seen
+        2
         """
-        return self._intake.refusals(X, weight, time)
+        return self._intake.check(X, weight, time, shard)
+
+    def learn(self, checked: Checked) -> None:
+        """Learn events that `check` has read, or a slice of them.
+
+        Between `check` and `learn` no other events may bring features: ValueError then says to check again.
+        """
+        self._intake.learn(checked)
+
+    def runs(self, checked: Checked) -> Iterator[Checked]:
+        """The events in slices during which the model does not change; learn each before asking for the next.
+
+        >>> model, sizes = StreamClusterer(), []
+        >>> for run in model.runs(model.check([{"x": float(i % 7)} for i in range(100)])):
+        ...     before = model.assign_many(run)  # by the model of before these events
+        ...     model.learn(run)
+        ...     sizes.append(len(run))
+        >>> sizes
+        [1, 19, 20, 40, 20]
+        """
+        return self._intake.runs(checked)
+
+    def learn_tree(
+        self,
+        tree: SummaryTree,
+        names: Sequence[Hashable],
+        shard: Hashable = 0,
+        sketch: Sketch | None = None,
+    ) -> None:
+        """Learn everything that a summary built elsewhere has learnt, and refit at once.
+
+        `names` are the names of the events' features. The shard takes the tree's parameters if it is new. Where events
+        are wide, the tree is of their coordinates in a `sketch`, which all trees must share.
+
+        >>> from streamclust.summaries import empty_tree
+        >>> tree = empty_tree(n_features=2)
+        >>> tree.insert(np.random.default_rng(0).normal(size=(500, 2)))
+        >>> model = StreamClusterer()
+        >>> model.learn_tree(tree, ["x", "y"])
+        >>> model.n_seen, model.feature_names
+        (500, ('x', 'y'))
+        """
+        width = tree.n_features if sketch is None else sketch.n_features
+        if sketch is not None and tree.n_features != sketch.n_directions:
+            raise ValueError(f"the tree has {tree.n_features} features, {sketch} gives {sketch.n_directions}")
+        if len(names) != width:
+            raise ValueError(f"events have {width} features, got {len(names)} names")
+        self._intake.learn_tree(tree, tuple(names), shard, sketch)
+
+    def refusals(
+        self,
+        X: TableLike,
+        weight: ArrayLike | None = None,
+        time: ArrayLike | None = None,
+        shard: Hashable = 0,
+    ) -> Mapping[int, Reason]:
+        """Reasons why events of X cannot be learnt, by their position; `check` gives them too."""
+        return self.check(X, weight, time, shard).refused
+
+    def add_refused(self, n: int) -> None:
+        """Count events that were refused before they came here: by who has built a tree, say."""
+        self._intake.n_refused += n
 
     @property
     def n_refused(self) -> int:
-        """How many events could not be learnt."""
+        """Number of refused events."""
         return self._intake.n_refused
 
     @property
     def last_refusal(self) -> str:
-        """Why the latest of them could not."""
+        """Reason of the latest refusal."""
         return self._intake.last_refusal
 
     def settle(self) -> None:
         """Refit at once on everything learnt, whatever the schedule says: at the end of a finite stream, say."""
+        self._intake.settle()
+
+    def use_sketch(self, sketch: Sketch) -> None:
+        """Take wide events through a sketch that another clusterer has learnt (`sketch`), so that both can be merged.
+
+        What was learnt through another sketch is carried over, without what that one left out of events. ValueError if
+        events were learnt as they are.
+
+        >>> rng = np.random.default_rng(0)
+        >>> one, two = StreamClusterer(), StreamClusterer()
+        >>> one.learn_many(rng.normal(size=(1500, 100)))
+        >>> two.use_sketch(one.sketch)
+        >>> two.learn_many(rng.normal(size=(500, 100)))
+        >>> one.merge(two)
+        >>> one.n_seen
+        2000
+        """
         self._intake.flush()
-        self._engine.settle()
+        self._intake.door.use_sketch(sketch)
         self._intake.make_room()
 
     def release(self, shard: Hashable) -> State:
-        """Let a part of the stream go, to be adopted by another clusterer: what was learnt of it goes with it."""
-        self._intake.flush()
-        arrays, values = shard_state(self._engine.release(shard))
-        return State(arrays, values | {"schema": self._schema.to_dict()})
+        """Remove a shard with everything learnt from it; another clusterer can adopt it."""
+        state = self.export_shard(shard)
+        self._intake.let_go(shard)
+        return state
 
     def adopt(self, shard: Hashable, state: State) -> None:
         """Take over a part of the stream that another clusterer has released.
 
         Features that only one of the two knows are widened as those of late events are: what was learnt before counts
-        as having their mean. Both must have met the features they share in the same order.
+        as having their mean. Features come in the order of this clusterer, those that it did not know after them.
         """
         self._intake.adopt(shard, state)
 
     @property
     def shards(self) -> tuple[Hashable, ...]:
-        """The parts of the stream that are summarised here."""
-        return tuple(self._engine.shards)
+        """Names of the shards."""
+        return tuple(dict.fromkeys([*self._intake.engine.shards, *self._intake.door.n_waiting_by_shard()]))
 
     @property
     def until_due(self) -> int:
-        """How many more events until something falls due: until then the model stays as it is."""
+        """Number of events until the next refit or other scheduled step; the model does not change before."""
         self._intake.flush()
-        return self._engine.until_due
+        return self._intake.door.until_due
 
     def merge(self, other: StreamClusterer) -> None:
-        """Learn everything another clusterer has learnt. Its clusters join these, under these ids or new ones."""
-        self._intake.flush()
-        other._intake.flush()
-        if self._schema.names != other._schema.names:
-            raise ValueError(
-                f"only streams of the same features can be merged, got {self._schema!r} and {other._schema!r}"
-            )
-        self._engine.merge(other._engine)
-        self._intake.n_refused += other.n_refused
-        self._intake.make_room()
+        """Learn everything another clusterer has learnt. Its clusters join these, under these ids or new ones.
 
-    # ---------------------------------------------------------------- asking
-
-    @property
-    def model(self) -> Model | None:
-        """What is published now; None before the first event."""
-        return self._engine.model
-
-    def predict_one(self, x: dict[Any, Any]) -> int | None:  # type: ignore[override]  # before the first event
-        """The id of the event's cluster; None before the first event."""
-        model = self._engine.model
-        return None if model is None else model.predict_one(self._row(x, model))
-
-    def predict_proba_one(self, x: dict[Any, Any]) -> dict[int, float]:
-        """p(cluster | x) by id; empty before the first event."""
-        model = self._engine.model
-        if model is None:
-            return {}
-        return dict(
-            zip(model.names.tolist(), model.probability(self._row(x, model)[None])[0].tolist(), strict=True)
-        )
-
-    def score_one(self, x: dict[Any, Any]) -> float:
-        """How novel an event is: -log p(x) under all clusters; 0 before the first event."""
-        model = self._engine.model
-        return 0.0 if model is None else float(model.novelty(self._row(x, model)[None])[0])
-
-    def tail_one(self, x: dict[Any, Any]) -> float:
-        """The share of recent events at least as novel as this one: small for an outlier; 1 before the first event."""
-        return (
-            1.0 if self._engine.model is None else float(self._engine.tail(np.array([self.score_one(x)]))[0])
-        )
-
-    def predict_many(self, X: Any) -> Any:  # noqa: ANN401
-        """The id of each event's cluster: an array for an array, else a series like the frame."""
-        model = self._engine.model
-        rows = self._schema.table(X, extend=False)
-        ids: Any = np.full(len(rows), None) if model is None else model.predict(self._wide(rows, model))
-        return series_like(X, ids)
-
-    def predict_proba_many(self, X: Any) -> Any:  # noqa: ANN401
-        """p(cluster | x): an array with a column for each of `model.names`, or a frame with a column for each id."""
-        model = self._engine.model
-        rows = self._schema.table(X, extend=False)
-        table = np.empty((len(rows), 0)) if model is None else model.probability(self._wide(rows, model))
-        if isinstance(X, (np.ndarray, list)):
-            return table
-        names = [] if model is None else model.names.tolist()
-        return to_native_frame(dict(zip(names, table.T, strict=True)), like=into_frame(X))
-
-    def score_many(self, X: Any) -> Any:  # noqa: ANN401
-        """How novel each event is: an array for an array, else a series like the frame."""
-        model = self._engine.model
-        rows = self._schema.table(X, extend=False)
-        scores = np.zeros(len(rows)) if model is None else model.novelty(self._wide(rows, model))
-        return series_like(X, scores)
-
-    def assign_many(self, X: Any) -> Assignment | None:  # noqa: ANN401
-        """The id, its probability and the novelty of each event, as arrays; None before the first event."""
-        model = self._engine.model
-        if model is None:
-            return None
-        return model.assign(self._wide(self._schema.table(X, extend=False), model))
-
-    def _row(self, x: dict[Any, Any], model: Model) -> Floats:
-        row = self._schema.row(x, extend=False)
-        return row if len(row) >= model.n_features else self._wide(row[None], model)[0]
-
-    def _wide(self, rows: Floats, model: Model) -> Floats:
-        """Rows with at least the model's features; what they lack is missing."""
-        short = model.n_features - rows.shape[1]
-        return rows if short <= 0 else np.pad(rows, ((0, 0), (0, short)), constant_values=np.nan)
-
-    # ---------------------------------------------------------------- what was found
-
-    @property
-    def n_seen(self) -> int:
-        """How many events were learnt."""
-        return self._engine.n_seen + len(self._intake.waiting)
-
-    @property
-    def n_clusters(self) -> int:
-        """How many clusters there are now."""
-        return 0 if self._engine.model is None else len(self._engine.model.names)
-
-    @property
-    def clusters(self) -> list[Cluster]:
-        """The clusters as of now, the heaviest first."""
-        self._intake.flush()
-        model = self._engine.model
-        if model is None:
-            return []
-        rows = self._engine.clusters()
-        born, seen = self._engine.lineage.born_at, self._engine.last_seen()
-        kept = None if rows.kind == "none" else rows.covariance
-        found = [
-            Cluster(
-                id=int(name),
-                weight=float(rows.weight[k]),
-                share=float(rows.weight[k] / rows.weight.sum()),
-                mean=self._schema.mapping(rows.mean[k]),
-                covariance=None if kept is None else kept[k],
-                born=born[int(name)],
-                last_seen=seen[int(name)],
-            )
-            for k, name in enumerate(model.names)
-        ]
-        return sorted(found, key=lambda cluster: -cluster.weight)
-
-    @property
-    def centers(self) -> dict[int, dict[Hashable, float]]:
-        """The mean of each cluster by id and feature, as River's metrics read them."""
-        return {cluster.id: cluster.mean for cluster in self.clusters}
-
-    @property
-    def events(self) -> list[Change]:
-        """What happened to the clusters: born, died, split, merged; the latest 10,000."""
-        return list(self._engine.lineage)
-
-    @property
-    def lineage(self) -> Lineage:
-        """The lives of the clusters: iterates over `events`, has `history`, the shares over time, and `plot()`."""
-        return self._engine.lineage
-
-    @property
-    def feature_names(self) -> tuple[Hashable, ...]:
-        """The features seen so far, in the order of their columns."""
-        return self._schema.names
-
-    def snapshot(self, method: MethodName = "rbhc", consistent: bool = True) -> Dendrogram:
-        """The hierarchy of everything learnt until now: "rbhc", "abc" or "bhc".
-
-        Cut at `n_clusters` it gives the clusters, with their ids. `consistent=False` merges the summary's leaves
-        whatever their clusters.
+        Wide events must have come through the same sketch: see `use_sketch`.
         """
         self._intake.flush()
-        return self._engine.snapshot(method, consistent)
+        other._intake.flush()
+        ours, theirs = self._intake.schema, other._intake.schema
+        if ours.names != theirs.names:
+            raise ValueError(f"only streams of the same features can be merged, got {ours!r} and {theirs!r}")
+        self._intake.merge(other._intake)
 
     # ---------------------------------------------------------------- saving
 
     def save(self, path: str | os.PathLike[str], positions: Mapping[str, Any] | None = None) -> None:
-        """Write everything to one file, whole or not at all; `positions` (where the source stands) go with it."""
+        """Write the whole state to one file, atomically; `positions` (offsets of the source) are stored with it."""
         write(path, self.to_state(positions))
 
     @classmethod
@@ -378,14 +396,22 @@ class StreamClusterer(base.Clusterer):
     def to_state(self, positions: Mapping[str, Any] | None = None) -> State:
         """Everything as arrays and JSON; what is left out is `on_event`."""
         self._intake.flush()
-        arrays, values = engine_state(self._engine)
+        return self._state(engine_state(self._intake.engine), positions or {}, self._intake.clocks.to_list())
+
+    def _state(
+        self, engine: State, positions: Mapping[str, Any], clocks: list[Any], waiting: bool = True
+    ) -> State:
+        """The state of the engine with what is kept beside it, events that wait too unless not wanted."""
+        arrays, values = engine
+        values["door"] = pack_door(self._intake.door, arrays, waiting)
         kept = {name: value for name, value in self._get_params().items() if name != "on_event"}
         values |= {
             "parameters": kept,
-            "schema": self._schema.to_dict(),
+            "schema": self._intake.schema.to_dict(),
             "n_refused": self.n_refused,
             "last_refusal": self.last_refusal,
-            "positions": dict(positions or {}),
+            "clocks": clocks,
+            "positions": dict(positions),
         }
         return State(arrays, values)
 
@@ -393,8 +419,11 @@ class StreamClusterer(base.Clusterer):
     def from_state(cls, state: State, on_event: Callable[[Change], object] | None = None) -> Self:
         """The clusterer that `to_state` was called on."""
         try:
-            model = cls(**state.values["parameters"], on_event=on_event)
-            intake = Intake(Schema.from_dict(state.values["schema"]), engine_from_state(state), model.invalid)
+            model = cls(**OLDER | state.values["parameters"], on_event=on_event)
+            intake = model._new_intake(Schema.from_dict(state.values["schema"]), engine_from_state(state))
+            unpack_door(intake.door, state)
+            intake.make_room()
+            intake.clocks.update_from(state.values.get("clocks", []))
             intake.n_refused, intake.last_refusal = state.values["n_refused"], state.values["last_refusal"]
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(
@@ -403,47 +432,3 @@ class StreamClusterer(base.Clusterer):
         intake.engine.lineage.on_event = on_event
         model._intake = intake
         return model
-
-    # ---------------------------------------------------------------- for people
-
-    def plot(self, features: tuple[Hashable, Hashable] | None = None, **options: Any) -> Axes:  # noqa: ANN401
-        """The clusters and the latest events over two features, given by name: see `streamclust.plots.plot_clusters`.
-
-        `lineage.plot()` draws what became of the clusters, `snapshot().plot()` their hierarchy.
-        """
-        from streamclust.plots import plot_clusters
-
-        self._intake.flush()
-        if self.model is None:
-            raise ValueError("there is nothing to draw: learn at least one event first")
-        names = self.feature_names
-        if features is not None and not set(features) <= set(names):
-            raise ValueError(f"features must be two of {list(names)}, got {tuple(features)}")
-        latest = self._engine.shards.latest()
-        shown: dict[str, Any] = {
-            "features": (0, 1) if features is None else tuple(map(names.index, features)),
-            "ids": self.model.names,
-            "events": latest,
-            "labels": self.model.predict(latest),
-            "names": names,
-        }
-        return plot_clusters(self._engine.clusters(), **(shown | options))
-
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{c.id}</td><td>{c.weight:.6g}</td><td>{c.share:.1%}</td><td>{c.born:,}</td>"
-            f"<td>{', '.join(f'{n}={v:.4g}' for n, v in list(c.mean.items())[:8])}</td></tr>"
-            for c in self.clusters
-        )
-        changes = "".join(f"<li>{change!r}</li>" for change in self.events[-5:])
-        return (
-            f"<table><caption>{self.n_clusters} clusters of {self.n_seen:,} events</caption>"
-            f"<tr><th>id<th>weight<th>share<th>born<th>mean</tr>{rows}</table><ul>{changes}</ul>"
-        )
-
-
-def series_like(X: Any, values: Any) -> Any:  # noqa: ANN401
-    """One value a row: an array for an array or a list, else a series of the frame's kind."""
-    if isinstance(X, (np.ndarray, list)):
-        return values
-    return to_native_series(values, name=None, like=into_frame(X))

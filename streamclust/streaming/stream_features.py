@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Hashable, Iterable, Mapping
-from typing import Any
+import os
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from copy import deepcopy
+from itertools import islice
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 from river import base
-from river.utils.dataframe import into_frame, to_native_frame
 
-from streamclust._kernels.types import Bools, Floats
-from streamclust.refit.feature_stream import FeatureStream, StreamSettings
+from streamclust._kernels.types import Floats
+from streamclust.checkpoint import CheckpointError, State, features_from_state, features_state, read, write
+from streamclust.checkpoint.state import key_of
+from streamclust.engine.features import FeatureSettings, FeatureStream
+from streamclust.engine.incomplete import widths
+from streamclust.frames import TableLike
+from streamclust.lineage import Change
+from streamclust.parameters import Missing
 from streamclust.refit.penalties import check_count, check_penalty
-from streamclust.schema import Missing, Schema
+from streamclust.schema import Schema
+from streamclust.streaming.checked import Checked
+from streamclust.streaming.checking import Checker
+from streamclust.streaming.feature_reporting import FeatureReporting
+from streamclust.values import check_choice
 
-FORMAT = 1
+KIND = "features"
+"""What a checkpoint of StreamFeatures says it is."""
+MAX_COLUMNS = 1024
+"""Events that would bring more columns are refused: memory and the time of a refit grow with their number."""
 
 
-class StreamFeatures(base.MiniBatchTransformer):
+class StreamFeatures(FeatureReporting, base.MiniBatchTransformer):
     """Features of a stream: every event is a sum of some of them, any number [BP-means, Broderick et al. 2013].
 
     A cluster owns its events alone; a feature shares them. A photograph of a table has the table, and whichever of four
@@ -53,6 +67,8 @@ class StreamFeatures(base.MiniBatchTransformer):
         "error" refuses such events.
     seed
         The same seed and events give the same features, however the events are batched.
+    on_event
+        Called with each lifecycle event (`Change`: a feature born or died) as it happens.
 
     Examples
     --------
@@ -78,6 +94,7 @@ class StreamFeatures(base.MiniBatchTransformer):
         restarts: int = 3,
         missing: Missing = "impute",
         seed: int = 0,
+        on_event: Callable[[Change], object] | None = None,
     ) -> None:
         self.penalty = penalty
         self.half_life = half_life
@@ -88,32 +105,104 @@ class StreamFeatures(base.MiniBatchTransformer):
         self.restarts = restarts
         self.missing = missing
         self.seed = seed
+        self.on_event = on_event
         if penalty is not None:
             check_penalty(penalty)
+        check_choice("missing", missing, ("impute", "error"))
         if half_life is not None and not (isinstance(half_life, (int, float)) and 0 < half_life < math.inf):
             raise ValueError(
                 f"half_life must be positive and finite, got {half_life!r}; use None to never forget"
             )
         for name in ("warmup", "refit_every", "reservoir", "max_features", "restarts"):
             check_count(name, getattr(self, name))
-        self._schema = Schema(missing=missing)
-        self._stream = FeatureStream(self._settings())
+        self._schema = Schema(missing=missing, max_features=MAX_COLUMNS)
+        self._checker = Checker("gaussian", zeros=False, skips_text=False)
+        self._stream = FeatureStream(self._settings(), on_event)
+        self._shards: dict[Hashable, int] = {}
 
-    def _settings(self) -> StreamSettings:
-        return StreamSettings(
+    def _settings(self) -> FeatureSettings:
+        return FeatureSettings(
             self.penalty, self.half_life, self.warmup, self.refit_every, self.reservoir, self.max_features,
             self.restarts, self.seed,
         )  # fmt: skip
 
     # ---------------------------------------------------------------- learning
 
-    def learn_one(self, x: dict[Any, Any]) -> None:
+    def learn_one(self, x: dict[Any, Any], shard: Hashable = 0) -> None:
         """Learn an event; a value that is not a finite number is refused, and nothing is learnt."""
         self._stream.learn_row(self._schema.row(x))
+        self._count(shard, 1)
 
-    def learn_many(self, X: Any) -> None:  # noqa: ANN401
+    def learn_many(self, X: TableLike, shard: Hashable = 0) -> None:
         """Learn a frame (pandas, polars, pyarrow), a numpy table or a list of events, as if one by one."""
-        self._stream.learn(self._schema.table(X))
+        rows = self._schema.table(X)
+        self._stream.learn(rows)
+        self._count(shard, len(rows))
+
+    def _count(self, shard: Hashable, n: int) -> None:
+        self._shards[shard] = self._shards.get(shard, 0) + n
+
+    def check(
+        self,
+        X: TableLike,
+        weight: ArrayLike | None = None,
+        time: ArrayLike | None = None,
+        shard: Hashable = 0,
+    ) -> Checked:
+        """Read and check events once, for `assign_many` and `learn`; nothing is learnt, and nothing changes.
+
+        An event that cannot be learnt is among its `refused`, with the reason, and not among its rows. Every event
+        counts once, and forgetting goes by their number: a weight is an error, times are checked and not used.
+
+        >>> checked = StreamFeatures().check([{"x": 1.0}, {}, {"x": "?"}])
+        >>> checked.table(), checked.refused[1]
+        (array([[1.]]), 'an event without any feature teaches nothing')
+        """
+        if weight is not None:
+            raise ValueError("features count every event once: leave out the weight")
+        return self._checker.check(X, self._schema, None, None, None, time, shard)
+
+    def learn(self, checked: Checked) -> None:
+        """Learn events that `check` has read, or a slice of them."""
+        ours, theirs = self._schema.names, tuple(checked.columns)
+        both = min(len(ours), len(theirs))
+        if ours[:both] != theirs[:both]:
+            raise ValueError("columns have come since these events were checked: check them again")
+        if len(checked):
+            rows = np.asarray(checked.table(), dtype=float)
+            width = max(checked.n_named, len(ours), int(widths(rows)[-1]))
+            if width > len(ours):
+                self._schema.adopt(dict(islice(checked.columns.items(), width)))
+            self._stream.learn(rows[:, :width])
+            self._count(checked.shard, len(checked))
+
+    def runs(self, checked: Checked) -> Iterator[Checked]:
+        """The events in slices during which the features do not change; learn each before asking for the next."""
+        start = 0
+        while start < len(checked):
+            stop = min(len(checked), start + self.until_due)
+            yield checked[start:stop]
+            start = stop
+
+    @property
+    def until_due(self) -> int:
+        """Number of events until the features may change; before, an event is assigned as it is now."""
+        return self._stream.until_due
+
+    # ---------------------------------------------------------------- parts of a stream
+
+    @property
+    def shards(self) -> tuple[Hashable, ...]:
+        """Names of the parts of the stream that are read here."""
+        return tuple(self._shards)
+
+    def release(self, shard: Hashable) -> State:
+        """Stop reading a part of the stream; what was learnt from it stays here, since features are of all parts."""
+        return State({}, {"n_seen": self._shards.pop(shard)})
+
+    def adopt(self, shard: Hashable, state: State) -> None:
+        """Read a part of the stream that was released elsewhere; what was learnt from it stayed there."""
+        self._shards[shard] = int(state.values["n_seen"])
 
     def merge(self, other: StreamFeatures) -> None:
         """Learn what another stream's features have learnt; columns are matched by name. Then refit.
@@ -127,9 +216,9 @@ class StreamFeatures(base.MiniBatchTransformer):
                 both = f"{getattr(self, what)} and {getattr(other, what)}"
                 raise ValueError(f"cannot merge streams of different {what}: {both}")
         names = dict.fromkeys([*self._schema.names, *other._schema.names])
-        schema = Schema(list(names), self.missing)
+        schema = Schema(list(names), self.missing, MAX_COLUMNS)
         at = np.array([schema.column(name) for name in other._schema.names], dtype=np.int64)
-        theirs = FeatureStream.from_arrays(other._settings(), other._stream.to_arrays())
+        theirs = deepcopy(other._stream)
         theirs.widen(len(other._schema))
 
         def spread(rows: Floats, fill: float) -> Floats:
@@ -147,108 +236,45 @@ class StreamFeatures(base.MiniBatchTransformer):
     def _padded(rows: Iterable[Floats], width: int) -> list[Floats]:
         return [np.concatenate([row, np.full(width - len(row), np.nan)]) for row in rows]
 
-    # ---------------------------------------------------------------- asking
-
-    def _allocated(self, rows: Floats) -> Bools:
-        width = self._stream.A.shape[1]
-        known = rows[:, :width]
-        if known.shape[1] < width:
-            known = np.pad(known, ((0, 0), (0, width - known.shape[1])), constant_values=np.nan)
-        return self._stream.allocate(known)
-
-    def predict_one(self, x: dict[Any, Any]) -> set[int]:
-        """The ids of the features an event has; none before the first refit. Missing values are left out of account."""
-        return self._sets(self._schema.row(x, extend=False)[None, :])[0]
-
-    def predict_many(self, X: Any) -> list[set[int]]:  # noqa: ANN401
-        """The ids of the features of each event."""
-        return self._sets(self._schema.table(X, extend=False))
-
-    def _sets(self, rows: Floats) -> list[set[int]]:
-        ids = self._stream.ids
-        return [set(ids[has].tolist()) for has in self._allocated(rows)]
-
-    def transform_one(self, x: dict[Any, Any]) -> dict[Any, int]:
-        """1 for each feature that the event has, 0 for the others, by id."""
-        has = self._allocated(self._schema.row(x, extend=False)[None, :])[0]
-        return dict(zip(self._stream.ids.tolist(), has.astype(int).tolist(), strict=True))
-
-    def transform_many(self, X: Any) -> Any:  # noqa: ANN401
-        """A column of 0 and 1 for each feature: a frame like the one given, or a numpy table."""
-        Z = self._allocated(self._schema.table(X, extend=False)).astype(np.int64)
-        if isinstance(X, (np.ndarray, list, tuple)):
-            return Z
-        ids = self._stream.ids.tolist()
-        return to_native_frame({i: Z[:, k] for k, i in enumerate(ids)}, like=into_frame(X))
-
-    def inverse_transform_one(self, z: Mapping[int, Any] | set[int]) -> dict[Hashable, float]:
-        """The event that has these features: their sum. Takes what `transform_one` or `predict_one` gives.
-
-        >>> StreamFeatures().inverse_transform_one(set())
-        {}
-        """
-        wanted = {i for i, on in z.items() if on} if isinstance(z, Mapping) else set(z)
-        unknown = wanted - set(self._stream.ids.tolist())
-        if unknown:
-            raise ValueError(f"there is no feature {sorted(unknown)[0]}; present are {sorted(self.features)}")
-        has = np.isin(self._stream.ids, list(wanted))
-        return self._schema.mapping(self._stream.A[has].sum(axis=0))
-
-    # ---------------------------------------------------------------- what was found
-
-    @property
-    def features(self) -> dict[int, dict[Hashable, float]]:
-        """The mean of each feature, by id and name of column."""
-        return {
-            i: self._schema.mapping(a) for i, a in zip(self._stream.ids.tolist(), self._stream.A, strict=True)
-        }
-
-    @property
-    def weights(self) -> dict[int, float]:
-        """How many events (decayed, if forgetting) have each feature."""
-        return dict(zip(self._stream.ids.tolist(), self._stream.G.diagonal().tolist(), strict=True))
-
-    @property
-    def n_features(self) -> int:
-        """How many features there are now."""
-        return len(self._stream.A)
-
-    @property
-    def n_events(self) -> int:
-        """How many events were learnt."""
-        return self._stream.n_events + len(self._stream.pending)
-
-    @property
-    def n_missing(self) -> int:
-        """How many values were imputed so far, of events whose block is learnt."""
-        return self._stream.n_missing
-
-    def plot(self, shape: tuple[int, int] | None = None, **options: Any) -> Any:  # noqa: ANN401
-        """Each feature as an image of `shape` (height, width), or as bars: see `streamclust.plots.plot_features`."""
-        from streamclust.plots import plot_features
-
-        stream = self._stream
-        share = stream.G.diagonal() / stream.weight if len(stream.A) else np.zeros(0)
-        return plot_features(stream.A, share, shape, [f"feature {i}" for i in stream.ids.tolist()], **options)
-
     # ---------------------------------------------------------------- saving
 
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """The whole state as arrays (settings and schema as JSON); `from_arrays` continues bit for bit."""
-        about = {"format": FORMAT, "settings": self._get_params(), "schema": self._schema.to_dict()}
-        return self._stream.to_arrays() | {"about": np.array(json.dumps(about))}
+    def save(self, path: str | os.PathLike[str], positions: Mapping[str, Any] | None = None) -> None:
+        """Write the whole state to one file, atomically; `positions` (offsets of the source) are stored with it."""
+        write(path, self.to_state(positions))
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> StreamFeatures:
-        """The estimator that `to_arrays` was called on."""
+    def load(cls, path: str | os.PathLike[str], on_event: Callable[[Change], object] | None = None) -> Self:
+        """Continue from a file, bit for bit; CheckpointError says what is wrong with one that cannot be used."""
+        return cls.from_state(read(path), on_event)
+
+    def to_state(self, positions: Mapping[str, Any] | None = None) -> State:
+        """Everything as arrays and JSON; what is left out is `on_event`."""
+        arrays, values = features_state(self._stream)
+        about = {
+            "kind": KIND,
+            "parameters": {name: value for name, value in self._get_params().items() if name != "on_event"},
+            "schema": self._schema.to_dict(),
+            "n_features": len(self._schema),
+            "n_seen": self.n_seen,
+            "shards": [{"key": key, "n_seen": n} for key, n in self._shards.items()],
+            "positions": dict(positions or {}),
+        }
+        return State(arrays, values | about)
+
+    @classmethod
+    def from_state(cls, state: State, on_event: Callable[[Change], object] | None = None) -> Self:
+        """The estimator that `to_state` was called on."""
+        values = state.values
+        if values.get("kind") != KIND:
+            raise CheckpointError("this checkpoint holds no features: it was written by something else")
         try:
-            about = json.loads(str(arrays["about"]))
-            settings, schema, found = about["settings"], about["schema"], about["format"]
-        except (KeyError, TypeError, ValueError) as wrong:
-            raise ValueError(f"not a saved StreamFeatures: {wrong}") from None
-        if found != FORMAT:
-            raise ValueError(f"saved in format {found}, this version reads format {FORMAT}")
-        model = cls(**settings)
-        model._schema = Schema.from_dict(schema)
-        model._stream = FeatureStream.from_arrays(model._settings(), arrays)
+            model = cls(**values["parameters"], on_event=on_event)
+            model._schema = Schema(
+                Schema.from_dict(values["schema"]).names, model.missing, max_features=MAX_COLUMNS
+            )
+            model._stream = features_from_state(state, model._settings())
+            model._shards = {key_of(part): int(part["n_seen"]) for part in values["shards"]}
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"this checkpoint holds no features that can be loaded: {error}") from error
+        model._stream.lineage.on_event = on_event
         return model

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamclust._kernels.tree import DEEP, FREE_PAIRS, Tree
-from streamclust._kernels.tree_split import too_deep
+from streamclust._kernels.tree.arrays import DEEP, FREE_PAIRS, Tree
+from streamclust._kernels.tree.merge import note_depths
+from streamclust._kernels.tree.split import CLEARLY, too_deep
 from streamclust._kernels.types import Ints
+
+
+def balance(tree: Tree) -> None:
+    """Rebuild subtrees until no leaf lies too deep."""
+    note_depths(tree)
+    while tree.counts[DEEP] >= 0:
+        rebalance(tree)
+        note_depths(tree)
 
 
 def rebalance(tree: Tree) -> None:
@@ -55,7 +64,8 @@ def _rebuild(tree: Tree, top: int) -> None:
             tree.node[part[0]] = node
             continue
         means = tree.mean[part]
-        axis = int(np.argmax(np.ptp(means, axis=0)))
+        sides = np.ptp(means, axis=0) * tree.inverse
+        axis = int(np.argmax(sides * CLEARLY >= sides.max()))
         order = np.argsort(means[:, axis], kind="stable")
         middle = len(part) // 2
         below, above = means[order[middle - 1], axis], means[order[middle], axis]

@@ -17,10 +17,10 @@ from typing import Literal, cast, get_args
 
 import numpy as np
 
-from streamclust._kernels.costs import BALL, DIFFERENCE, PAPER, ROTATED
-from streamclust._kernels.descent import find_owners
-from streamclust._kernels.gather import gather
-from streamclust._kernels.tree import descend_rows
+from streamclust._kernels.tree.arrays import descend_rows
+from streamclust._kernels.tree.costs import BALL, DIFFERENCE, PAPER, ROTATED
+from streamclust._kernels.tree.descent import find_owners
+from streamclust._kernels.tree.gather import gather
 from streamclust._kernels.types import Floats, Ints
 from streamclust.families.cost_form import CostForm, Quadratic
 from streamclust.moments import Moments
@@ -115,7 +115,7 @@ def _extremes(root: Floats | None) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Ownership:
-    """Who owns what: nodes owned whole, and single points of leaves that no cluster owns."""
+    """Assignment of a tree to clusters: nodes owned whole, and single points of leaves that no cluster owns."""
 
     tree: SummaryTree
     form: CostForm
@@ -170,11 +170,6 @@ class Ownership:
         out = np.full(nodes.node.max() + 1, -1, dtype=np.int64)
         out[nodes.node] = above
         return out
-
-    def owner_of(self, nodes: Ints) -> Ints:
-        """The cluster that owns each node, as `tree.cut` numbers them; -1 where several share it."""
-        above = self._above[nodes]
-        return np.where(above >= 0, self.owner[above] if len(self.owner) else -1, -1)
 
     def predict(self, rows: Floats | list[list[float]]) -> Ints:
         """The cluster of least cost for new rows, at the price of a descent for those within an owned box.

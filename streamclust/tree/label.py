@@ -6,26 +6,26 @@ from typing import Literal
 
 import numpy as np
 
-from streamclust._kernels.costs import label_points
+from streamclust._kernels.tree.costs import label_points
 from streamclust._kernels.types import Floats, Ints
 from streamclust.families.cost_form import CostForm, Linear
 
-UNROLLED = (2, 3)
+UNROLLED_FEATURES = (2, 3)
 """For so many features, where trees pay most, loops over Gaussian clusters are compiled for the very number: several
 times as fast, at the price of some seconds when they are first used."""
 
-CACHE = 2**15
-"""Matrix products of so many numbers at a time stay within the cache."""
+BLOCK_NUMBERS = 2**15
+"""Size of a block of a matrix product that stays within the cache."""
 
 
-BLAS_FEATURES = 16
+MIN_BLAS_FEATURES = 16
 """From so many features on, matrix products are faster than the compiled loop (on one core: 1.5 times; 2.5 for 32)."""
 
 
 def dims(form: CostForm) -> tuple[int, ...]:
-    """A tuple whose length tells the compiler D; empty where loops stay loops."""
+    """A tuple whose length tells the compiler D; empty where loops are not unrolled."""
     d = form[0].shape[1]
-    return (0,) * d if d in UNROLLED and not isinstance(form, Linear) else ()
+    return (0,) * d if d in UNROLLED_FEATURES and not isinstance(form, Linear) else ()
 
 
 def kernel_form(form: CostForm, n_features: int) -> tuple[Floats, Floats | None, Floats]:
@@ -68,7 +68,7 @@ def label_by_blas(points: Floats, form: CostForm) -> Ints:
         middle = vector.mean(axis=0)
         roots = root.reshape(k * d, d)
         shift = np.einsum("kij,kj->ki", root, vector - middle).reshape(k * d, 1)
-    step = max(CACHE // (k * d), 64)
+    step = max(BLOCK_NUMBERS // (k * d), 64)
     for start in range(0, len(x), step):
         part = x[start : start + step]
         if root is None:
@@ -102,4 +102,4 @@ def fastest(n: int, d: int, k: int, linear: bool = False) -> Literal["tree", "po
     """What `assign="auto"` means: the tree where it pays, else the loop; matrix products for many features."""
     if tree_pays(n, d, k, linear):
         return "tree"
-    return "blas" if d >= BLAS_FEATURES else "points"
+    return "blas" if d >= MIN_BLAS_FEATURES else "points"

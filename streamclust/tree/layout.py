@@ -6,15 +6,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streamclust._kernels.descent import lay_out
-from streamclust._kernels.tree import sample_masses
+from streamclust._kernels.tree.arrays import sample_masses
+from streamclust._kernels.tree.descent import lay_out
 from streamclust._kernels.types import Floats, Ints
 from streamclust.moments import Moments, Scatter
-from streamclust.tree.summary import NodeRows, SummaryTree
+from streamclust.tree.nodes import NodeRows
+from streamclust.tree.summary import SummaryTree
 
 
 class Layout(NamedTuple):
-    """A copy of what descents read; what the tree learns later does not touch it.
+    """A copy of the data that descents read, independent of later inserts.
 
     A node's left child follows it, the right one comes `after` the left. The sampled points below a node are
     those from its `first` to the `first` of the node that comes after.
@@ -37,7 +38,7 @@ class Layout(NamedTuple):
     """Where each point stands in the tree's table of samples."""
     origin: Floats
     present: float
-    """What the weights above, in units of forward decay, count now."""
+    """Factor from forward-decay units to present weights."""
     kind: Scatter
 
     def moments(self, positions: Ints) -> Moments:

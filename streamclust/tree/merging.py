@@ -7,25 +7,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamclust._kernels.tree import DEEP, EVENTS, FREE_SLOTS, LANDMARK, LEAVES, NOW, Tree, rescale
-from streamclust._kernels.tree_learn import insert_events
-from streamclust._kernels.tree_merge import note_depths, regroup
-from streamclust._kernels.tree_swap import dissolve_least, swap_leaves
+from streamclust._kernels.tree.arrays import EVENTS, LANDMARK, LEAVES, NOW, Tree, rescale
+from streamclust._kernels.tree.merge import regroup
+from streamclust._kernels.tree.swap import dissolve_least, swap_leaves
 from streamclust.tree import storage
-from streamclust.tree.balance import rebalance
+from streamclust.tree.balance import balance
+from streamclust.tree.units import UNLIMITED, set_deviations, with_events_of
 
 if TYPE_CHECKING:
     from streamclust.tree.summary import SummaryTree
 
-UNLIMITED = 2**62
-AT_ONCE = 64
-"""At most so many trees are pooled at a time: memory is bounded however many there are."""
-MOST = 0.6
-"""A tree with more than this of all the weight keeps its shape."""
-ROOM = 4
-"""A pool has room for so many times the leaves in it, for those that are cut in two; with less, leaves stay wide."""
-LARGEST_POOL = 2**29
-"""Bytes beyond which a pool has less room than that."""
+MAX_POOLED_TREES = 64
+"""Number of trees pooled at a time, which bounds the memory."""
+DOMINANT_SHARE = 0.6
+"""A tree with more than this share of the total weight keeps its shape."""
+SLOTS_PER_LEAF = 4
+"""Slots of a pool per leaf: splits need free slots, and with fewer of them leaves stay wide."""
+MAX_POOL_BYTES = 2**29
+"""Memory above which a pool has fewer slots."""
 
 
 def merge_all(trees: Sequence[SummaryTree]) -> SummaryTree:
@@ -41,8 +40,8 @@ def merge_all(trees: Sequence[SummaryTree]) -> SummaryTree:
     if not trees:
         raise ValueError("there is no tree to merge; give at least one")
     trees = list(trees)
-    while len(trees) > AT_ONCE:
-        trees = [_joined(trees[i : i + AT_ONCE]) for i in range(0, len(trees), AT_ONCE)]
+    while len(trees) > MAX_POOLED_TREES:
+        trees = [_joined(trees[i : i + MAX_POOLED_TREES]) for i in range(0, len(trees), MAX_POOLED_TREES)]
     return _joined(trees)
 
 
@@ -80,17 +79,31 @@ def of_all_leaves(trees: Sequence[Tree], limit: int, principal: bool) -> Tree:
     if len(trees) == 1 and leaves <= limit:
         tree = trees[0]
     else:
-        keep = weights[heaviest] >= MOST * sum(weights) and leaves <= limit
-        kept, size, tree = pool(trees, heaviest if keep else None)
-        regroup(tree, size, kept, min(2 * limit, size) if keep else limit, principal)
-        dissolve_least(tree, limit)
+        keep = weights[heaviest] >= DOMINANT_SHARE * sum(weights) and leaves <= limit
+        tree = grouped(trees, heaviest if keep else None, limit, principal)
+    return settled(tree, limit, principal)
+
+
+def grown_over(leaves: Tree, limit: int, principal: bool) -> Tree:
+    """A tree of at most `limit` leaves grown over the leaves of another, whose nodes are not looked at."""
+    return settled(grouped([leaves], None, limit, principal), limit, principal)
+
+
+def grouped(trees: Sequence[Tree], base: int | None, limit: int, principal: bool) -> Tree:
+    """The leaves of all trees, grouped to at most `limit`: under the nodes of tree `base`, or under new ones."""
+    kept, size, tree = pool(trees, base)
+    set_deviations(tree, slice(0, size))
+    regroup(tree, size, kept, limit if base is None else min(2 * limit, size), principal)
+    dissolve_least(tree, limit)
+    return tree
+
+
+def settled(tree: Tree, limit: int, principal: bool) -> Tree:
+    """The tree after swaps of leaves, balanced, in arrays of its size."""
     while len(tree.node) < limit:
         tree = storage.grow(tree, limit)
     swap_leaves(tree, limit, principal, 2 * limit)
-    note_depths(tree)
-    while tree.counts[DEEP] >= 0:
-        rebalance(tree)
-        note_depths(tree)
+    balance(tree)
     return storage.shrink(tree, limit)
 
 
@@ -104,8 +117,8 @@ def pool(trees: Sequence[Tree], base: int | None) -> tuple[int, int, Tree]:
         slots.insert(0, np.arange(len(parts[0].node)))
     first, size = parts[0], sum(map(len, slots))
     n_features, width, leaf_size = len(first.origin), first.scatter.shape[1], first.key.shape[1]
-    largest = LARGEST_POOL // (8 * (leaf_size * (n_features + 2) + width + 7 * n_features + 16))
-    capacity = max(1, size, min(ROOM * size, largest))
+    largest = MAX_POOL_BYTES // storage.leaf_bytes(n_features, width, leaf_size)
+    capacity = max(1, size, min(SLOTS_PER_LEAF * size, largest))
     pooled = storage.empty_tree(n_features, width, leaf_size, capacity)
     if base is not None:
         for name in storage.PER_NODE:
@@ -128,11 +141,6 @@ def of_all_events(trees: Sequence[Tree], principal: bool) -> Tree:
     base = trees[largest]
     for source in (tree for i, tree in enumerate(trees) if i != largest):
         base.counts[EVENTS] += source.counts[EVENTS]
-        done, last = 0, len(source.node)
-        while done < last:
-            done = insert_events(base, source, done, UNLIMITED, principal)
-            if base.counts[DEEP] >= 0:
-                rebalance(base)
-            if base.counts[FREE_SLOTS] < base.key.shape[1]:
-                base = storage.grow(base, UNLIMITED)
+        base = with_events_of(base, source, UNLIMITED, principal)
+    set_deviations(base, base.node >= 0)
     return base

@@ -1,4 +1,4 @@
-"""What comes to the tree's door: rows, settings and saved arrays. Checked once, here."""
+"""Validation of rows, settings and saved arrays of a tree."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamclust._kernels.check import all_within
-from streamclust._kernels.tree import DEEP, FREE_PAIRS, FREE_SLOTS, LEAVES, Tree
+from streamclust._kernels.tree.arrays import DEEP, FREE_PAIRS, FREE_SLOTS, LEAVES, Tree
 from streamclust._kernels.types import Floats, Ints
+from streamclust.values import MAX_MAGNITUDE
 
 NO_VALUES: Floats = np.empty(0)
-LARGEST = 1e120
-LIGHTEST, HEAVIEST = 1e-100, 1e30
+MIN_WEIGHT, MAX_WEIGHT = 1e-100, 1e30
 """Beyond these, weight · value² summed over a long stream, times the 2^64 of forward decay, could overflow and
 take everything learnt with it."""
 
@@ -93,7 +93,7 @@ def _numbers(values: ArrayLike, what: str) -> NDArray[Any]:
         try:
             array = array.astype(float)
         except OverflowError:
-            raise ValueError(f"{what} must be numbers below {LARGEST:g}, got a larger one") from None
+            raise ValueError(f"{what} must be numbers below {MAX_MAGNITUDE:g}, got a larger one") from None
         except (TypeError, ValueError):
             raise _not_numbers(array, what) from None
     if array.dtype.kind not in "fiub":
@@ -132,20 +132,20 @@ def _column(values: ArrayLike | None, what: str, length: int) -> Floats:
 def _check_weights(w: Floats) -> None:
     if (negative := np.flatnonzero(w < 0)).size:
         raise ValueError(f"weights must not be negative, got {w[negative[0]]} for row {negative[0]}")
-    if (extreme := np.flatnonzero((w > HEAVIEST) | ((w > 0) & (w < LIGHTEST)))).size:
+    if (extreme := np.flatnonzero((w > MAX_WEIGHT) | ((w > 0) & (w < MIN_WEIGHT)))).size:
         raise ValueError(
-            f"weights must be 0 or between {LIGHTEST:g} and {HEAVIEST:g}, got {w[extreme[0]]} for row {extreme[0]}; "
-            "give all of them in another unit"
+            f"weights must be 0 or between {MIN_WEIGHT:g} and {MAX_WEIGHT:g}, "
+            f"got {w[extreme[0]]} for row {extreme[0]}; give all of them in another unit"
         )
 
 
 def _check_finite(x: Floats) -> None:
-    if all_within(_plain(x).ravel(), LARGEST):
+    if all_within(_plain(x).ravel(), MAX_MAGNITUDE):
         return
-    row, column = np.argwhere(~(np.abs(x) <= LARGEST))[0]
+    row, column = np.argwhere(~(np.abs(x) <= MAX_MAGNITUDE))[0]
     raise ValueError(
         f"row {row}, column {column} is {x[row, column]}: every value must be finite and at most "
-        f"{LARGEST:g}; drop or impute such rows first"
+        f"{MAX_MAGNITUDE:g}; drop or impute such rows first"
     )
 
 
@@ -153,7 +153,7 @@ def _check_finite(x: Floats) -> None:
 
 
 def check_shapes(arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Refuse saved arrays whose own shapes could not tell the size of a tree."""
+    """Refuse saved arrays whose shapes do not give the size of a tree."""
     for name, dimensions in (("key", 2), ("scatter", 2), ("origin", 1)):
         shape = np.shape(arrays.get(name, np.empty((1,) * dimensions)))
         if len(shape) != dimensions or (name != "scatter" and 0 in shape):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamclust._kernels.tree import FREE_PAIRS, FREE_SLOTS, LEAVES, Tree
+from streamclust._kernels.tree.arrays import FREE_PAIRS, FREE_SLOTS, LEAVES, Tree
 from streamclust._kernels.types import Floats, Ints
 
 FIRST_CAPACITY = 64
@@ -18,8 +18,22 @@ PER_SLOT = (
     "weight", "mean", "scatter", "spread", "lo", "hi", "gain", "gain_spread",
     "points", "point_weight", "key", "count", "cutoff",
 )  # fmt: skip
-PER_FEATURE = ("direction", "mean", "lo", "hi", "points", "origin")
-PER_TREE = ("counts", "clock", "origin")
+PER_FEATURE = ("direction", "mean", "lo", "hi", "points", "origin", "inverse")
+PER_TREE = ("counts", "clock", "origin", "inverse")
+
+
+def scales(n_features: int, width: int) -> bool:
+    """Whether a tree of this width of scatter compares features in their own deviations.
+
+    One that keeps a variance for each does. One that keeps a single variance for all of them (spherical clusters), or
+    counts, takes them to be in the same unit already.
+    """
+    return width in (n_features, n_features**2)
+
+
+def leaf_bytes(n_features: int, width: int, leaf_size: int) -> int:
+    """About how much memory a leaf takes, its sample and its node included."""
+    return 8 * (leaf_size * (n_features + 2) + width + 7 * n_features + 16)
 
 
 def empty_tree(n_features: int, width: int, leaf_size: int, capacity: int) -> Tree:
@@ -50,6 +64,7 @@ def empty_tree(n_features: int, width: int, leaf_size: int, capacity: int) -> Tr
         counts=np.array([1, pairs, capacity - 1, 0, -1], dtype=np.int64),
         clock=np.zeros(2),
         origin=np.zeros(n_features),
+        inverse=np.full(n_features, 0.0 if scales(n_features, width) else 1.0),
     )
     tree.node[0] = 0
     return tree
@@ -126,7 +141,42 @@ def widen(tree: Tree, values: Floats, width: int) -> Tree:
     boxed = live & (tree.lo[:, 0] <= tree.hi[:, 0])
     wider.lo[:, old:] = np.where(boxed[:, None], values, np.inf)
     wider.hi[:, old:] = np.where(boxed[:, None], values, -np.inf)
+    if not scales(old + more, width):  # one feature alone may have had a deviation of its own
+        wider.spread[:] = wider.scatter[:, 0] if width else tree.spread
+        wider.inverse[:] = 1.0
     return wider
+
+
+def narrow(tree: Tree, n_features: int, width: int) -> Tree:
+    """The same tree with its first features alone; the others must be 0 for every event."""
+    old = len(tree.origin)
+    narrower = {
+        name: value[..., :n_features].copy() if name in PER_FEATURE else value.copy()
+        for name, value in tree._asdict().items()
+    }
+    scatter = tree.scatter
+    if scatter.shape[1] == old**2 and width == n_features**2:
+        scatter = scatter.reshape(-1, old, old)[:, :n_features, :n_features].reshape(-1, width)
+    narrower["scatter"] = np.ascontiguousarray(scatter[:, :width])
+    return Tree(**narrower)
+
+
+def reorder(tree: Tree, columns: Ints) -> Tree:
+    """The same tree with its features in another order: the new column j is the old columns[j]."""
+    d = len(columns)
+    found = {
+        name: np.ascontiguousarray(value[..., columns]) if name in PER_FEATURE else value.copy()
+        for name, value in tree._asdict().items()
+    }
+    place = np.empty(d, dtype=np.int64)
+    place[columns] = np.arange(d)
+    found["axis"] = np.where(tree.axis >= 0, place[tree.axis], tree.axis)
+    if tree.scatter.shape[1] == d**2:
+        square = tree.scatter.reshape(-1, d, d)[:, columns][:, :, columns]
+        found["scatter"] = np.ascontiguousarray(square.reshape(-1, d**2))
+    elif tree.scatter.shape[1] == d:
+        found["scatter"] = np.ascontiguousarray(tree.scatter[:, columns])
+    return Tree(**found)
 
 
 def widened_scatter(scatter: Floats, old: int, more: int, width: int) -> Floats:

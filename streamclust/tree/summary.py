@@ -5,37 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from copy import copy
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamclust._kernels.tree import (
-    DEEP,
-    EVENTS,
-    FREE_SLOTS,
-    LANDMARK,
-    LEAVES,
-    NOW,
-    descend_rows,
-    sample_masses,
-)
-from streamclust._kernels.tree_learn import PERIOD, insert_rows, sum_nodes
-from streamclust._kernels.tree_swap import SWAPS, swap_leaves
-from streamclust._kernels.types import Floats, Ints
-from streamclust.moments import Moments, Scatter, scatter_width
+from streamclust._kernels.tree.arrays import DEEP, EVENTS, FREE_SLOTS, LANDMARK, NOW, move_landmark
+from streamclust._kernels.tree.learn import HORIZON, PERIOD, insert_rows, rescales
+from streamclust._kernels.tree.swap import SWAPS, swap_leaves
+from streamclust._kernels.types import Floats
+from streamclust.moments import Scatter, scatter_width
+from streamclust.sketch import CoordinateMap
 from streamclust.tree import storage
-from streamclust.tree.balance import rebalance
-from streamclust.tree.merging import UNLIMITED, aligned, of_all_events, of_all_leaves
-from streamclust.tree.rows import (
-    check_links,
-    check_positive,
-    check_rows,
-    check_shapes,
-    check_values,
-    whole_number,
-)
+from streamclust.tree.balance import balance, rebalance
+from streamclust.tree.carrying import carried
+from streamclust.tree.merging import aligned, of_all_events, of_all_leaves
+from streamclust.tree.reading import TreeReading
+from streamclust.tree.rows import check_positive, check_rows, check_values, whole_number
+from streamclust.tree.saving import packed, unpacked
+from streamclust.tree.units import UNLIMITED, rescaled, set_deviations
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,18 +40,7 @@ def generator(seed: int, draws: int = 0) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(entropy).advance(draws))
 
 
-class NodeRows(NamedTuple):
-    """Moments and boxes of every node, relative to the tree's origin and in forward-decay units."""
-
-    weight: Floats
-    mean: Floats
-    scatter: Floats
-    spread: Floats
-    lo: Floats
-    hi: Floats
-
-
-class SummaryTree:
+class SummaryTree(TreeReading):
     """A binary tree over events, of bounded size, that loses none of their weight, mean or scatter.
 
     Each leaf keeps the moments and the box of its own events and a small uniform sample of them: all of them
@@ -135,10 +112,15 @@ class SummaryTree:
         capacity = min(self._limit, storage.FIRST_CAPACITY)
         self._tree = storage.empty_tree(n_features, width, leaf_size, capacity)
         self.worth = math.inf
-        """How many events its weights are worth at most: all, unless it was reweighted."""
+        """Effective number of events behind its weights; infinite unless the tree was reweighted."""
         self._timed: bool | None = None
         self._draws = 0
         self._generator = generator(self.seed)
+
+    @property
+    def sample_capacity(self) -> int:
+        """How many events its sample can hold."""
+        return self._limit * self.leaf_size
 
     # ---------------------------------------------------------------- learning
 
@@ -163,17 +145,32 @@ class SummaryTree:
         uniforms = self._generator.random(len(x))
         self._draws += len(x)
         half_life, principal = self.half_life or np.inf, self.split == "principal"
+        scaled = storage.scales(self.n_features, tree.scatter.shape[1])
         done = 0
         while done < len(x):
             before = done
-            done = insert_rows(tree, x, w, t, uniforms, done, half_life, self._limit, principal)
-            if done > before and tree.counts[EVENTS] % PERIOD == 0 and self.max_leaves is not None:
+            self._keep_landmark(t[done] if len(t) else None)
+            done = insert_rows(tree, x, w, t, uniforms, done, half_life, self._limit, principal, scaled)
+            events = int(tree.counts[EVENTS])
+            if scaled and done > before and rescales(events):
+                tree = self._tree = rescaled(tree, self._limit, principal)
+            if done > before and events % PERIOD == 0 and self.max_leaves is not None:
+                if scaled and not tree.inverse.all():
+                    set_deviations(tree, tree.node >= 0, only_new=True)
                 swap_leaves(tree, self.max_leaves, principal, SWAPS)
             if tree.counts[DEEP] >= 0:
                 rebalance(tree)
             if tree.counts[FREE_SLOTS] == 0 and self.n_leaves < self._limit:
                 tree = self._tree = storage.grow(tree, self._limit)
         self._forget_sums()
+
+    def _keep_landmark(self, time: float | None) -> None:
+        """Move the landmark of forward decay if the next event, of that time, lies too far from it."""
+        if self.half_life is not None:
+            clock = self._tree.clock
+            now = max(clock[NOW], clock[NOW] + 1.0 if time is None else time)
+            if (now - clock[LANDMARK]) / self.half_life > HORIZON:
+                move_landmark(self._tree, self.half_life, now)
 
     def merge(self, *others: SummaryTree) -> None:
         """Learn everything other trees have learnt. Totals are exact, whatever the order of merging.
@@ -194,6 +191,29 @@ class SummaryTree:
             self._tree = of_all_leaves(parts, self.max_leaves, self.split == "principal")
         self._forget_sums()
 
+    def raise_max_leaves(self, max_leaves: int) -> None:
+        """Allow more leaves than until now; a full tree splits those that gain most until it has as many.
+
+        The sample does not grow at once: new leaves share the samples of those they were split from, and fill up as
+        the stream goes on.
+
+        >>> tree = SummaryTree(n_features=2, max_leaves=64)
+        >>> tree.insert(np.random.default_rng(1).normal(size=(10_000, 2)))
+        >>> tree.raise_max_leaves(128)
+        >>> tree
+        SummaryTree(10000 events in 128 of at most 128 leaves, 2 features, full scatter)
+        """
+        if self.max_leaves is None or max_leaves <= self.max_leaves:
+            return
+        full = self.n_leaves >= self.max_leaves
+        self.max_leaves = self._limit = max_leaves
+        if full:
+            while len(self._tree.node) < max_leaves:
+                self._tree = storage.grow(self._tree, max_leaves)
+            swap_leaves(self._tree, max_leaves, self.split == "principal", max_leaves - self.n_leaves)
+            balance(self._tree)
+            self._forget_sums()
+
     def copy(self) -> SummaryTree:
         """A tree of its own with the same state: both continue alike, bit for bit."""
         twin = copy(self)
@@ -211,76 +231,39 @@ class SummaryTree:
         self.n_features += len(column)
         self._forget_sums()
 
-    def fill(self, row: ArrayLike) -> Floats:
-        """The row with each missing value (NaN) taken from the leaf that is nearest in the features it has."""
-        filled = np.array(row, dtype=float)
-        known = ~np.isnan(filled)
-        if filled.shape != (self.n_features,) or not known.any():
-            raise ValueError(
-                f"a row to fill has {self.n_features} values, not all of them missing, got {row!r}"
-            )
-        slots = self._live_slots()
-        if not len(slots):
-            raise ValueError("a tree without events knows no value to fill in")
-        means = self._tree.mean[slots]
-        gaps = means[:, known] - (filled - self._tree.origin)[known]
-        nearest = np.einsum("ri,ri->r", gaps, gaps).argmin()
-        filled[~known] = (means[nearest] + self._tree.origin)[~known]
-        return filled
+    def narrowed(self, n_features: int) -> SummaryTree:
+        """A tree of its own with the first features alone: no event has anything but 0 in the others."""
+        twin = self.copy()
+        twin._tree = storage.narrow(self._tree, n_features, scatter_width(self.scatter, n_features))
+        twin.n_features = n_features
+        return twin
 
-    # ---------------------------------------------------------------- reading
+    def carried(self, change: CoordinateMap) -> SummaryTree:
+        """A tree of its own of the same events in other coordinates: what it keeps is mapped, and grouped anew.
 
-    @property
-    def n_events(self) -> int:
-        """How many events were learnt."""
-        return int(self._tree.counts[EVENTS])
-
-    @property
-    def timed(self) -> bool:
-        """Whether events came with times."""
-        return bool(self._timed)
-
-    @property
-    def n_leaves(self) -> int:
-        """How many leaves there are now."""
-        return int(self._tree.counts[LEAVES])
-
-    @property
-    def total(self) -> Moments:
-        """One row: the moments of everything learnt (decayed to the present where the tree forgets)."""
-        return self.moments(np.zeros(1, dtype=np.int64))
-
-    def leaves(self) -> Moments:
-        """One row for each leaf that has any weight."""
-        slots = self._live_slots()
-        tree = self._tree
-        rows = Moments.from_flat(tree.weight[slots], tree.mean[slots], tree.scatter[slots], self.scatter)
-        return rows.scale(self._present).shift(tree.origin)
-
-    def sample(self) -> tuple[Floats, Floats]:
-        """The stratified sample: points (rows, D), and the weight that each stands for.
-
-        Within a leaf the sample is uniform (in proportion to weight); the weights of a leaf's points add up
-        to the leaf's. In exact mode it is every event.
+        Its totals are the mapped totals; sampled events have what the old coordinates left out of them drawn at random.
         """
-        slots = self._live_slots()
-        tree = self._tree
-        points, counts = tree.points[slots], tree.count[slots]
-        mass = sample_masses(tree, slots) * self._present
-        taken = (np.arange(tree.key.shape[1]) < counts[:, None]) & (mass > 0)
-        return points[taken], mass[taken]
+        twin = self.copy()
+        twin.n_features = change.n_directions
+        rng = generator(self.seed, self._draws + self.n_events)
+        limit = max(self.n_leaves, 1) if self.max_leaves is None else self.max_leaves
+        twin._tree = carried(self._tree, change, self.scatter, limit, self.split == "principal", rng)
+        return twin
 
-    def shares(self, rows: ArrayLike, weight: ArrayLike | None = None) -> Floats:
-        """How much of the rows' weight falls into the cell of each leaf, in the order of `leaves()`; sums to 1 or less.
+    def reorder(self, columns: ArrayLike) -> None:
+        """Put the features in another order: the new feature j is the old one of number columns[j].
 
-        A row can fall to a leaf that has lost all its weight: that is in no share.
+        >>> tree = SummaryTree(n_features=2)
+        >>> tree.insert([[1.0, 20.0], [3.0, 40.0]])
+        >>> tree.reorder([1, 0])
+        >>> tree.total.mean
+        array([[30.,  2.]])
         """
-        x, w, _ = check_rows(self.n_features, rows, weight, None)
-        w = w if len(w) else np.ones(len(x))
-        tree = self._tree
-        slots = np.empty(len(x), dtype=np.int64)
-        descend_rows(tree.child, tree.axis, tree.direction, tree.threshold, x - tree.origin, len(x), slots)
-        return np.asarray(np.bincount(slots, w, len(tree.node))[self._live_slots()] / w.sum())
+        order = np.asarray(columns, dtype=np.int64)
+        if sorted(order.tolist()) != list(range(self.n_features)):
+            raise ValueError(f"columns must be an order of {self.n_features} features, got {columns!r}")
+        self._tree = storage.reorder(self._tree, order)
+        self._forget_sums()
 
     def reweighted(self, factor: Floats, worth: float = math.inf) -> SummaryTree:
         """A tree to read, never to insert into, in which leaf i of `leaves()` weighs factor[i] times as much.
@@ -294,158 +277,68 @@ class SummaryTree:
             values[slots] *= factor.reshape(-1, *[1] * (values.ndim - 1))
         return twin
 
-    # ---------------------------------------------------------------- cuts
+    def redate(self, by: float) -> None:
+        """Move the clock, and all that was learnt with it, by so much time: weights stay as they are now."""
+        self._tree.clock[:] += by
 
-    def cut(
-        self, *, level: int | None = None, budget: int | None = None, tolerance: float | None = None
-    ) -> Ints:
-        """Nodes that together hold every event once: the partition that refits read.
-
-        level: the nodes at that depth, and leaves above it. budget: at most so many nodes, the ones of
-        largest spread opened first. tolerance: opened until no node but leaves has more than this fraction
-        of the whole's spread. Nodes are valid until the next insert; `moments` and `boxes` read them,
-        `refine` opens them.
-        """
-        if sum(rule is not None for rule in (level, budget, tolerance)) != 1:
-            raise ValueError("give exactly one of level, budget and tolerance")
-        cut = np.zeros(1, dtype=np.int64)
-        if level is not None:
-            for _ in range(whole_number("level", level, least=0)):
-                before, cut = cut, self.refine(cut, cut)
-                if len(cut) == len(before):
-                    break
-            return cut
-        spread = self._sums.spread
-        if tolerance is not None:
-            check_positive("tolerance", tolerance)
-            while len(wide := cut[(spread[cut] > tolerance * spread[0]) & (self._tree.child[cut] >= 0)]):
-                cut = self.refine(cut, wide)
-            return cut
-        assert budget is not None
-        return self._widest_first(whole_number("budget", budget, least=1))
-
-    def refine(self, cut: Ints, nodes: Ints) -> Ints:
-        """The cut with the given nodes replaced by their children, in place; leaves stay."""
-        child = self._tree.child
-        opened = np.isin(cut, nodes) & (child[cut] >= 0)
-        left = child[cut]
-        parts = np.where(opened[:, None], np.stack([left, left + 1], axis=1), np.stack([cut, cut], axis=1))
-        keep = np.stack([np.ones_like(opened), opened], axis=1)
-        return parts[keep]
-
-    def moments(self, nodes: Ints) -> Moments:
-        """One row for each node."""
-        rows = self._sums
-        moments = Moments.from_flat(rows.weight[nodes], rows.mean[nodes], rows.scatter[nodes], self.scatter)
-        return moments.scale(self._present).shift(self._tree.origin)
-
-    def boxes(self, nodes: Ints) -> tuple[Floats, Floats]:
-        """Lower and upper corners of each node's box, the bounds of its events."""
-        return self._sums.lo[nodes], self._sums.hi[nodes]
-
-    def _widest_first(self, budget: int) -> Ints:
-        """The cut of at most `budget` nodes that opens the node of largest spread first."""
-        import heapq
-
-        spread, child = self._sums.spread, self._tree.child
-        heap = [(-spread[0], 0)]
-        done: list[int] = []
-        while heap and len(heap) + len(done) < budget:
-            _, node = heapq.heappop(heap)
-            if child[node] < 0:
-                done.append(node)
-                continue
-            for part in (int(child[node]), int(child[node]) + 1):
-                heapq.heappush(heap, (-spread[part], part))
-        return np.array(sorted(done + [node for _, node in heap]), dtype=np.int64)
-
-    @cached_property
-    def _sums(self) -> NodeRows:
-        """Every node's moments, worked out when first asked for after an insert."""
-        tree = self._tree
-        nodes, d = len(tree.child), self.n_features
-        rows = NodeRows(
-            np.zeros(nodes), np.zeros((nodes, d)), np.zeros((nodes, tree.scatter.shape[1])), np.zeros(nodes),
-            np.full((nodes, d), np.inf), np.full((nodes, d), -np.inf),
-        )  # fmt: skip
-        sum_nodes(tree, *rows)
-        return rows
-
-    def _forget_sums(self) -> None:
-        self.__dict__.pop("_sums", None)
-
-    @property
-    def _present(self) -> float:
-        """What forward-decay units are worth now: the latest event counts 1."""
-        if self.half_life is None:
-            return 1.0
-        return math.exp2(-(self._tree.clock[NOW] - self._tree.clock[LANDMARK]) / self.half_life)
-
-    def _live_slots(self) -> Ints:
-        return np.flatnonzero((self._tree.node >= 0) & (self._tree.weight * self._present > 0))
+    def fill(self, row: ArrayLike) -> Floats:
+        """The row with each missing value (NaN) taken from the leaf that is nearest in the features it has."""
+        filled = np.array(row, dtype=float)
+        known = ~np.isnan(filled)
+        if filled.shape != (self.n_features,) or not known.any():
+            raise ValueError(
+                f"a row to fill has {self.n_features} values, not all of them missing, got {row!r}"
+            )
+        slots = self._live_slots()
+        if not len(slots):
+            raise ValueError("a tree without events knows no value to fill in")
+        means = self._tree.mean[slots]
+        gaps = (means - (filled - self._tree.origin))[:, known] * self._tree.inverse[known]
+        nearest = np.einsum("ri,ri->r", gaps, gaps).argmin()
+        filled[~known] = (means[nearest] + self._tree.origin)[~known]
+        return filled
 
     # ---------------------------------------------------------------- saving
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """The whole state as arrays, without pickles; `from_arrays` continues bit for bit."""
-        settings: dict[str, Any] = {
-            "scatter": self.scatter,
-            "max_leaves": -1 if self.max_leaves is None else self.max_leaves,
-            "split": self.split,
-            "half_life": np.inf if self.half_life is None else self.half_life,
-            "seed": self.seed,
-            "timed": -1 if self._timed is None else int(self._timed),
-            "draws": self._draws,
-        }
-        arrays = {name: value.copy() for name, value in self._tree._asdict().items()}
-        return arrays | {f"setting_{name}": np.array(value) for name, value in settings.items()}
+        return packed(
+            self._tree,
+            {
+                "scatter": self.scatter,
+                "max_leaves": self.max_leaves,
+                "split": self.split,
+                "half_life": self.half_life,
+                "seed": self.seed,
+                "timed": None if self._timed is None else int(self._timed),
+                "draws": self._draws,
+            },
+        )
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> SummaryTree:
         """The tree that `to_arrays` was called on."""
-        check_shapes(arrays)
-        arrays_tree = storage.from_arrays(arrays)
-        check_links(arrays_tree)
+        kept, settings = unpacked(arrays)
+        timed, draws = settings.pop("timed"), settings.pop("draws")
         try:
-            settings = {name[8:]: a.item() for name, a in arrays.items() if name.startswith("setting_")}
-            tree = cls(
-                n_features=len(arrays_tree.origin),
-                scatter=settings["scatter"],
-                max_leaves=None if settings["max_leaves"] == -1 else settings["max_leaves"],
-                split=settings["split"],
-                half_life=None if settings["half_life"] == np.inf else settings["half_life"],
-                seed=settings["seed"],
-                leaf_size=arrays_tree.key.shape[1],
-            )
-            tree._timed = None if settings["timed"] == -1 else bool(settings["timed"])
-            tree._draws = whole_number("draws", settings["draws"], least=0)
-        except KeyError as missing:
-            raise ValueError(f"not a summary tree: setting {missing} is missing") from None
+            tree = cls(n_features=len(kept.origin), leaf_size=kept.key.shape[1], **settings)
         except ValueError as wrong:
             raise ValueError(f"not a summary tree: {wrong}") from None
-        if tree.max_leaves is not None and len(arrays_tree.node) > tree.max_leaves:
+        if tree.max_leaves is not None and len(kept.node) > tree.max_leaves:
             raise ValueError(f"not a summary tree: its arrays hold more than {tree.max_leaves} leaves")
-        if arrays_tree.scatter.shape[1] != tree._tree.scatter.shape[1]:
+        if kept.scatter.shape[1] != tree._tree.scatter.shape[1]:
             raise ValueError(f"not a summary tree: its arrays do not hold a {tree.scatter} scatter")
-        tree._tree = arrays_tree
-        tree._generator = generator(tree.seed, tree._draws)
+        tree._tree, tree._timed, tree._draws = kept, timed, draws
+        tree._generator = generator(tree.seed, draws)
         return tree
 
     # ---------------------------------------------------------------- for people
 
-    def plot(self, **options: Any) -> Axes:  # noqa: ANN401
+    def plot(self, **options: Any) -> Axes:
         """The leaves over two features: see `streamclust.plots.plot_tree`."""
         from streamclust.plots import plot_tree
 
         return plot_tree(self, **options)
-
-    def __repr__(self) -> str:
-        bound = "unlimited" if self.max_leaves is None else f"at most {self.max_leaves}"
-        memory = "" if self.half_life is None else f", half-life {self.half_life:g}"
-        return (
-            f"SummaryTree({self.n_events} events in {self.n_leaves} of {bound} leaves, "
-            f"{self.n_features} features, {self.scatter} scatter{memory})"
-        )
 
     # ---------------------------------------------------------------- refusing
 

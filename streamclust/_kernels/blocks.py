@@ -1,0 +1,52 @@
+"""Distances of blocks of points: one row per feature, so that the innermost loops run along points."""
+
+from streamclust._kernels.compile import fused_part
+from streamclust._kernels.types import Floats
+
+BLOCK = 128
+"""Points worked on at once: a block of them with its scratch stays in the first cache."""
+
+
+@fused_part
+def block_distances(
+    columns: Floats, start: int, size: int, mean: Floats, W: Floats, y: Floats, z: Floats, out: Floats
+) -> None:
+    """out[b] = ‖W (x - mean)‖² for the points start..start+size, W lower triangular; y, z are scratch."""
+    d = len(mean)
+    for j in range(d):
+        x, here, m = columns[j, start : start + size], y[j], mean[j]
+        for b in range(size):
+            here[b] = x[b] - m
+    for b in range(size):
+        out[b] = 0.0
+    # Four coordinates and four terms at once: each y read serves four sums, each sum is written once in four.
+    z0, z1, z2, z3 = z[0], z[1], z[2], z[3]
+    i = 0
+    while i + 3 < d:
+        for b in range(size):
+            z0[b], z1[b], z2[b], z3[b] = 0.0, 0.0, 0.0, 0.0
+        for j in range(0, i + 4, 4):  # beyond the diagonal W is 0
+            a0, a1, a2, a3 = W[i, j], W[i, j + 1], W[i, j + 2], W[i, j + 3]
+            b0, b1, b2, b3 = W[i + 1, j], W[i + 1, j + 1], W[i + 1, j + 2], W[i + 1, j + 3]
+            c0, c1, c2, c3 = W[i + 2, j], W[i + 2, j + 1], W[i + 2, j + 2], W[i + 2, j + 3]
+            d0, d1, d2, d3 = W[i + 3, j], W[i + 3, j + 1], W[i + 3, j + 2], W[i + 3, j + 3]
+            y0, y1, y2, y3 = y[j], y[j + 1], y[j + 2], y[j + 3]
+            for b in range(size):
+                p, q, r, s = y0[b], y1[b], y2[b], y3[b]
+                z0[b] += a0 * p + a1 * q + a2 * r + a3 * s
+                z1[b] += b0 * p + b1 * q + b2 * r + b3 * s
+                z2[b] += c0 * p + c1 * q + c2 * r + c3 * s
+                z3[b] += d0 * p + d1 * q + d2 * r + d3 * s
+        for b in range(size):
+            out[b] += z0[b] * z0[b] + z1[b] * z1[b] + z2[b] * z2[b] + z3[b] * z3[b]
+        i += 4
+    while i < d:
+        for b in range(size):
+            z0[b] = 0.0
+        for j in range(i + 1):
+            w, here = W[i, j], y[j]
+            for b in range(size):
+                z0[b] += w * here[b]
+        for b in range(size):
+            out[b] += z0[b] * z0[b]
+        i += 1

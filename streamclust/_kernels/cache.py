@@ -1,0 +1,172 @@
+"""Compiled kernels on disk: those that came with the package, and those compiled on this machine.
+
+One file per kernel and signature. It is used only if it was compiled from the same kernel files (all of them: a kernel
+contains what it calls), by the same numba, Python and optimiser settings, for this processor. Files that come with the
+package were compiled for a level of processors, x86-64-v3, and are used where the processor has that level. (Elsewhere,
+as in an image for ARM, those that come with it are for the processor that it was built on.)
+
+Parts of numba that may change without notice are used here alone: `Dispatcher._cache`, `CompileResult._reduce` and
+`_rebuild`, `magic_tuple`, `rtsys`, the "numba:compile" event. tests/test_kernel_cache.py fails if they do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import sys
+import uuid
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+from llvmlite.binding import get_host_cpu_features
+from numba import config
+from numba.core import event
+from numba.core.base import BaseContext
+from numba.core.caching import _Cache
+from numba.core.compiler import CompileResult
+from numba.core.dispatcher import Dispatcher
+from numba.core.runtime import rtsys
+from numba.core.serialize import dumps, loads
+
+from streamclust._kernels.locking import Lock
+from streamclust._kernels.progress import LINE
+
+KERNELS = Path(__file__).parent
+SHIPPED = KERNELS / "compiled"
+"""Kernels that came with the package, in platform wheels and images."""
+
+LEVEL = "x86-64-v3"
+LEVEL_FEATURES = frozenset(
+    "avx avx2 bmi bmi2 cx16 f16c fma lzcnt movbe popcnt sahf sse3 sse4.1 sse4.2 ssse3 xsave".split()
+)
+"""What a processor of that level has, in LLVM's words."""
+
+
+def source_stamp(directory: Path = KERNELS) -> bytes:
+    """A hash of every kernel file."""
+    stamp = hashlib.sha256()
+    for path in sorted(directory.glob("**/*.py")):
+        content = path.read_bytes()
+        stamp.update(f"{path.relative_to(directory).as_posix()} {len(content)}\n".encode() + content)
+    return stamp.digest()
+
+
+def host_has_level() -> bool:
+    """Whether this processor runs code compiled for LEVEL, and the user asks for no other."""
+    if platform.machine() not in ("x86_64", "AMD64") or config.CPU_NAME not in (None, LEVEL):
+        return False
+    return all(get_host_cpu_features().get(name) for name in LEVEL_FEATURES)
+
+
+HAS_LEVEL = host_has_level()
+STAMP = source_stamp()
+BUILD = (sys.implementation.cache_tag, sys.platform, numba.__version__, config.OPT, config.BOUNDSCHECK)
+
+
+def header(content: bytes) -> bytes:
+    """What precedes the compiled kernel in its file: what it was compiled from, and a checksum."""
+    return STAMP + zlib.crc32(content).to_bytes(4, "big")
+
+
+class KernelCache(_Cache):  # type: ignore[misc]  # numba has no types
+    """The compiled forms of one kernel."""
+
+    def __init__(self, function: Callable[..., Any], directory: Path | None, shipped: Path | None) -> None:
+        self.name = f"{function.__module__}.{function.__qualname__}".removeprefix("streamclust._kernels.")
+        self._directory = directory
+        self._shipped = shipped
+        self._lock = Lock(directory, self.name)
+
+    @property
+    def cache_path(self) -> str | None:
+        """Where kernels that are compiled here are kept."""
+        return None if self._directory is None else str(self._directory)
+
+    def load_overload(self, sig: object, target_context: BaseContext) -> CompileResult | None:
+        """The compiled kernel, or None: then this process compiles it, and others wait for it."""
+        rtsys.initialize(
+            target_context
+        )  # what compiled code calls; not `refresh`, which loads all that compiling needs
+        processor = target_context.codegen().magic_tuple()
+        portable = (processor[0], LEVEL, "") if HAS_LEVEL else processor
+        content = self._read(self._shipped, portable, sig) or self._read(self._directory, processor, sig)
+        if content is None and self._lock.acquire():
+            content = self._read(self._directory, processor, sig)  # another process may have compiled it
+            if content is not None:
+                self._lock.release()
+        if content is None:
+            return None
+        LINE.ready.add(self.name)
+        return CompileResult._rebuild(target_context, *loads(content))
+
+    def save_overload(self, sig: object, data: CompileResult) -> None:
+        """Keep a kernel that was just compiled."""
+        if self._directory is not None and not data.library.has_dynamic_globals:  # addresses of this process
+            path = self._path(self._directory, data.codegen.magic_tuple(), sig)
+            self._write(path, dumps(data._reduce()))
+        self.let_others_go_on()
+
+    def let_others_go_on(self) -> None:
+        """Release the processes that wait for this kernel."""
+        self._lock.release()
+
+    def _read(self, directory: Path | None, processor: tuple[str, ...], sig: object) -> bytes | None:
+        if directory is None:
+            return None
+        try:
+            content = self._path(directory, processor, sig).read_bytes()
+        except OSError:
+            return None
+        head = len(STAMP) + 4
+        return content[head:] if content[:head] == header(content[head:]) else None
+
+    def _write(self, path: Path, content: bytes) -> None:
+        part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:16]}")
+        try:
+            part.write_bytes(header(content) + content)
+            part.replace(path)
+        except OSError:  # a full disk, say: the kernel is compiled, and works
+            part.unlink(missing_ok=True)
+
+    def _path(self, directory: Path, processor: tuple[str, ...], sig: object) -> Path:
+        key = hashlib.sha256(repr((BUILD, processor, sig)).encode()).hexdigest()
+        return directory / f"{self.name}-{key[:20]}.nbc"
+
+    def enable(self) -> None:
+        """Nothing to do: always enabled."""
+
+    def disable(self) -> None:
+        """Nothing to do: always enabled."""
+
+    def flush(self) -> None:
+        """Nothing to do: a changed kernel file is seen."""
+
+
+def use_cache(compiled: object, directory: Path | None, shipped: Path | None) -> None:
+    """Have numba look for a function's compiled forms in these directories, and keep new ones in the first."""
+    if isinstance(compiled, Dispatcher):  # not where NUMBA_DISABLE_JIT is set
+        compiled._cache = KernelCache(compiled.py_func, directory, shipped)  # type: ignore[attr-defined]  # private
+
+
+class Watcher(event.Listener):  # type: ignore[misc]  # numba has no types
+    """Shows which kernel is compiling; if that fails, lets the processes that wait for it go on."""
+
+    def on_start(self, event: event.Event) -> None:
+        """A kernel starts to compile."""
+        cache = getattr(event.data["dispatcher"], "_cache", None)
+        if isinstance(cache, KernelCache):
+            LINE.show(cache.name)
+
+    def on_end(self, event: event.Event) -> None:
+        """A kernel is compiled, or failed to."""
+        cache = getattr(event.data["dispatcher"], "_cache", None)
+        if isinstance(cache, KernelCache):
+            LINE.clear(cache.name)
+            if tuple(event.data["args"]) not in event.data["dispatcher"].overloads:
+                cache.let_others_go_on()
+
+
+event.register("numba:compile", Watcher())

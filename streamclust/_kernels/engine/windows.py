@@ -1,0 +1,89 @@
+"""Events of a window in the cells of a model, and whether two windows differ."""
+
+import numpy as np
+
+from streamclust._kernels.compile import kernel
+from streamclust._kernels.engine.assign import assign_points
+from streamclust._kernels.types import Floats, Ints
+
+
+@kernel
+def see_points(
+    points: Floats,
+    vector: Floats,
+    root: Floats,
+    offset: Floats,
+    within: float,
+    cell: Ints,
+    whitened: Floats,
+) -> None:
+    """The cluster of least cost of each point, and its deviation from the mean in the cluster's own units.
+
+    A point beyond `within` (half a squared Mahalanobis distance) of every cluster is in a cell of its own, the last.
+    """
+    d = points.shape[1]
+    unit = np.sqrt(2.0)
+    n = len(points)
+    cost, nearest = np.empty(n), np.empty(n)
+    assign_points(points, vector, root, offset, cell, cost, nearest)
+    for p in range(n):
+        c = cell[p]
+        inside = nearest[p] <= within
+        if not inside:
+            cell[p] = offset.size
+        for i in range(d):
+            y = 0.0
+            if inside:
+                for j in range(i + 1):
+                    y += root[c, i, j] * (points[p, j] - vector[c, j])
+            whitened[p, i] = unit * y
+
+
+@kernel
+def block_sums(cell: Ints, whitened: Floats, weight: Floats, n_cells: int, size: int) -> Floats:
+    """Sums over blocks of so many events, the newest block (the last events) first: (blocks, cells, 2 + 2D).
+
+    Each holds Σw, Σw² and, for each feature, Σwy and Σwy².
+    """
+    n, d = whitened.shape
+    blocks = n // size
+    sums = np.zeros((blocks, n_cells, 2 + 2 * d))
+    for p in range(n - blocks * size, n):
+        row = sums[(n - 1 - p) // size, cell[p]]
+        w = weight[p]
+        row[0] += w
+        row[1] += w * w
+        for i in range(d):
+            wy = w * whitened[p, i]
+            row[2 + i] += wy
+            row[2 + d + i] += wy * whitened[p, i]
+    return sums
+
+
+@kernel
+def mean_statistics(new: Floats, old: Floats, fewest: float) -> Floats:
+    """How far the means of two windows lie apart in all cells of at least `fewest` events in both: χ² statistics.
+
+    Windows are cells x sums, as in `block_sums`; the last cell has no mean. Weights count by their effective
+    number [Kish]. Returns the sum of the statistics, the largest of one cell, and the number of cells.
+    """
+    n_cells, width = new.shape
+    d = (width - 2) // 2
+    result = np.zeros(3)
+    for c in range(n_cells - 1):
+        if not (new[c, 1] > 0.0 and old[c, 1] > 0.0):
+            continue
+        a, b = new[c, 0] * new[c, 0] / new[c, 1], old[c, 0] * old[c, 0] / old[c, 1]
+        if a < fewest or b < fewest:
+            continue
+        statistic = 0.0
+        for i in range(d):
+            m, o = new[c, 2 + i] / new[c, 0], old[c, 2 + i] / old[c, 0]
+            inner = new[c, 2 + d + i] / new[c, 0] - m * m
+            outer = old[c, 2 + d + i] / old[c, 0] - o * o
+            variance = max(1.0, (a * inner + b * outer) / (a + b))
+            statistic += a * b / (a + b) * (m - o) ** 2 / variance
+        result[0] += statistic
+        result[1] = max(result[1], statistic)
+        result[2] += 1.0
+    return result

@@ -1,0 +1,1 @@
+"""Kernels of `streamclust.families`: posteriors and evidences, cluster by cluster."""

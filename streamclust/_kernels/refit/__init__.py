@@ -1,0 +1,1 @@
+"""Kernels of `streamclust.refit`, a file for each algorithm."""

@@ -1,0 +1,246 @@
+"""Whole runs of ME iterations [BKM section 6]: rows to their cheapest clusters, clusters learn their rows, and again.
+
+A search runs thousands of them over a few hundred rows: array operations would spend it all on calls.
+"""
+
+import math
+
+import numpy as np
+
+from streamclust._kernels.blocks import BLOCK, block_distances
+from streamclust._kernels.compile import kernel, part
+from streamclust._kernels.families.normal_wishart import digamma, learn, log_marginal, log_marginal_prior
+from streamclust._kernels.moments import group_rows
+from streamclust._kernels.types import Bools, Floats, Ints
+
+
+@part
+def add_traces(spread: Floats, start: int, size: int, precision: Floats, out: Floats) -> None:
+    """out[b] += Σ precision · spread of the rows start..start+size, four terms at once."""
+    width = len(precision)
+    j = 0
+    while j + 3 < width:
+        p, q, r, s = precision[j], precision[j + 1], precision[j + 2], precision[j + 3]
+        a, b = spread[j, start : start + size], spread[j + 1, start : start + size]
+        c, d = spread[j + 2, start : start + size], spread[j + 3, start : start + size]
+        for i in range(size):
+            out[i] += p * a[i] + q * b[i] + r * c[i] + s * d[i]
+        j += 4
+    while j < width:
+        p, a = precision[j], spread[j, start : start + size]
+        for i in range(size):
+            out[i] += p * a[i]
+        j += 1
+
+
+@part
+def pack_precision(W: Floats, scale: float, packed: Floats) -> None:
+    """The upper half of scale WᵀW, row by row, for lower triangular W."""
+    d = len(W)
+    j = 0
+    for a in range(d):
+        for b in range(a, d):
+            total = 0.0
+            for i in range(b, d):
+                total += W[i, a] * W[i, b]
+            packed[j] = scale * total
+            j += 1
+
+
+@part
+def total_free_energy(terms: Floats, alive: Bools, weight: float, phi0: float) -> float:
+    """F of the clusters that are alive under a finite mixture [BKM eq. 19]."""
+    total, k = 0.0, 0
+    for c in range(len(terms)):
+        if alive[c]:
+            total += terms[c]
+            k += 1
+    return total + math.lgamma(weight + k * phi0) - math.lgamma(k * phi0)
+
+
+@part
+def nearest_clusters(mean: Floats, weight: Floats, root: Floats, found: Ints) -> None:
+    """found[c] = the nearest other clusters of c, by Ward's distance in the metric of a root of S⁻¹; k > their number.
+
+    Ward's distance is n_a n_b / (n_a + n_b) times the squared distance.
+    """
+    k, d = mean.shape
+    x = np.zeros((k, d))
+    for c in range(k):
+        for i in range(d):
+            for j in range(i + 1):
+                x[c, i] += root[i, j] * (mean[c, j] - mean[0, j])
+    distance = np.empty(k)
+    for a in range(k):
+        for b in range(k):
+            squared = 0.0
+            for i in range(d):
+                squared += (x[a, i] - x[b, i]) * (x[a, i] - x[b, i])
+            distance[b] = squared * weight[a] * weight[b] / (weight[a] + weight[b])
+        distance[a] = np.inf
+        for place in range(found.shape[1]):
+            nearest = 0 if a > 0 else 1
+            for b in range(k):
+                if distance[b] < distance[nearest]:
+                    nearest = b
+            found[a, place] = nearest
+            distance[nearest] = np.inf
+
+
+@part
+def sorted_by_label(labels: Ints, k: int) -> Ints:
+    """The rows in the order of their labels."""
+    first = np.zeros(k + 1, dtype=np.int64)
+    for label in labels:
+        first[label + 1] += 1
+    for c in range(k):
+        first[c + 1] += first[c]
+    order = np.empty(len(labels), dtype=np.int64)
+    for r in range(len(labels)):
+        order[first[labels[r]]] = r
+        first[labels[r]] += 1
+    return order
+
+
+@part
+def reordered(rows: Floats, order: Ints) -> Floats:
+    """The columns in another order."""
+    out = np.empty(rows.shape)
+    for i in range(len(rows)):
+        for r in range(len(order)):
+            out[i, r] = rows[i, order[r]]
+    return out
+
+
+@kernel
+def iterate_rows(
+    columns: Floats, spread: Floats, row_weight: Floats, row_mean: Floats, row_scatter: Floats, labels: Ints,
+    weight: Floats, mean: Floats, scatter: Floats, terms: Floats, cost: Floats, stale: Bools,
+    xi0: float, m0: Floats, eta0: float, B0: Floats, blur: Floats, phi0: float, limit: int, near: Ints,
+) -> tuple[Bools, Bools, int]:  # fmt: skip
+    """At most `limit` ME iterations under a finite mixture, while F falls; rewrites what it is given of the clusters.
+
+    `spread` (D (D+1) / 2, rows) holds the upper half of each row's own scatter, off-diagonals doubled; it is empty
+    where rows are points. `cost` (clusters x rows) is known where a cluster is not `stale`. Where `near` (clusters x
+    some) has the clusters near each, rows choose among those near the clusters of their block: then all must be stale,
+    and `cost` is of no further use. Returns which clusters are left, which have changed, and how many iterations were
+    made.
+    """
+    k, n = cost.shape
+    d = len(m0)
+    alive, changed, touched = (
+        np.ones(k, dtype=np.bool_),
+        np.zeros(k, dtype=np.bool_),
+        np.empty(k, dtype=np.bool_),
+    )
+    chosen, own = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    m, W, scale, constant = np.empty((k, d)), np.empty((k, d, d)), np.empty(k), np.empty(k)
+    packed = np.empty((k, len(spread)))
+    some = near.shape[1] > 0
+    order = sorted_by_label(labels, k) if some else np.arange(n)
+    if some:
+        columns, spread = reordered(columns, order), reordered(spread, order)
+    known, offered = np.zeros((k, n // BLOCK + 1), dtype=np.bool_), np.ones(k, dtype=np.bool_)
+    for c in range(k):
+        for block in range(known.shape[1]):
+            known[c, block] = not stale[c]
+    mine, heavy = np.empty(BLOCK, dtype=np.int64), np.empty(BLOCK)
+    B, factor, column = np.empty((d, d)), np.empty((d, d)), np.empty(d)
+    y, z, distance, least = np.empty((d, BLOCK)), np.empty((4, BLOCK)), np.empty(BLOCK), np.empty(BLOCK)
+    fresh_terms, middle = np.empty(k), np.empty(d)
+    prior = log_marginal_prior(eta0, B0, factor, column)
+    everything = 0.0
+    for r in range(n):
+        everything += row_weight[r]
+    lowest = total_free_energy(terms, alive, everything, phi0)
+    made = 0
+    while made < limit:
+        for c in range(k):
+            touched[c] = False
+            if alive[c] and stale[c]:
+                _, _, constant[c] = learn(
+                    weight[c], mean[c], scatter[c], xi0, m0, eta0, B0, blur, m[c], B, W[c], factor, column
+                )
+                constant[c] -= digamma(phi0 + weight[c])
+                scale[c] = (eta0 + weight[c]) / 2
+                if len(spread) > 0:
+                    pack_precision(W[c], scale[c], packed[c])
+        moved = 0
+        for start in range(0, n, BLOCK):
+            size, block = min(BLOCK, n - start), start // BLOCK
+            for b in range(size):
+                mine[b], heavy[b] = labels[order[start + b]], row_weight[order[start + b]]
+            if some:
+                for c in range(k):
+                    offered[c] = False
+                for b in range(size):
+                    if not offered[mine[b]] or b == 0 or mine[b] != mine[b - 1]:
+                        offered[mine[b]] = True
+                        for c in near[mine[b]]:
+                            offered[c] = True
+            for c in range(k):
+                if known[c, block] or not (alive[c] and offered[c]):
+                    continue
+                known[c, block] = True
+                block_distances(columns, start, size, m[c], W[c], y, z, distance)
+                here = cost[c, start : start + size]
+                for b in range(size):
+                    here[b] = heavy[b] * (constant[c] + scale[c] * distance[b])
+                if len(spread) > 0:
+                    add_traces(spread, start, size, packed[c], here)
+            now = chosen[start : start + size]
+            for b in range(size):
+                now[b] = mine[b]
+                least[b] = cost[mine[b], start + b]
+            for c in range(k):
+                if alive[c] and offered[c]:
+                    here = cost[c, start : start + size]
+                    for b in range(size):
+                        if here[b] < least[b]:
+                            least[b], now[b] = here[b], c
+            for b in range(size):
+                if now[b] != mine[b]:
+                    touched[now[b]] = True
+                    touched[mine[b]] = True
+                    moved += 1
+        for c in range(k):
+            stale[c] = False
+        if moved == 0:
+            break
+        for i in range(n):
+            own[order[i]] = chosen[i] if touched[chosen[i]] else -1
+        new_weight, new_mean, new_scatter = group_rows(row_weight, row_mean, row_scatter, own, k, d * d)
+        ended = False
+        for c in range(k):
+            fresh_terms[c] = terms[c]
+            if touched[c] and new_weight[c] > 0.0:
+                value = log_marginal(
+                    new_weight[c], new_mean[c], new_scatter[c], xi0, m0, eta0, B0, blur,
+                    prior, middle, B, factor, column,
+                )  # fmt: skip
+                fresh_terms[c] = math.lgamma(phi0) - math.lgamma(phi0 + new_weight[c]) - value
+            elif touched[c]:
+                alive[c], ended = False, True
+        after = total_free_energy(fresh_terms, alive, everything, phi0)
+        if not after < lowest:  # the fall is below what F's digits show
+            for c in range(k):
+                alive[c] = alive[c] or touched[c]
+            break
+        lowest = after
+        made += 1
+        for c in range(k):
+            if touched[c]:
+                stale[c] = changed[c] = True
+                for block in range(known.shape[1]):
+                    known[c, block] = False
+                weight[c], terms[c] = new_weight[c], fresh_terms[c]
+                for i in range(d):
+                    mean[c, i] = new_mean[c, i]
+                for i in range(d * d):
+                    scatter[c, i] = new_scatter[c, i]
+        first = 0
+        while ended and not alive[first]:
+            first += 1
+        for i in range(n):  # rows of weight 0 may be left in a cluster that has ended
+            labels[order[i]] = chosen[i] if alive[chosen[i]] else first
+    return alive, changed, made

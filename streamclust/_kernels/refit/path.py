@@ -1,0 +1,268 @@
+"""A path down from many clusters to few: merges of near clusters, ME iterations and the prior θ by turns, compiled."""
+
+import math
+
+import numpy as np
+
+from streamclust._kernels.compile import kernel, part
+from streamclust._kernels.families.learnt_prior import improved_prior, inverse_factor
+from streamclust._kernels.families.normal_wishart import log_marginal, log_marginal_prior
+from streamclust._kernels.moments import group_rows
+from streamclust._kernels.refit.iterations import iterate_rows, nearest_clusters
+from streamclust._kernels.types import Bools, Floats, Ints
+
+
+@part
+def term_of(log_evidence: float, weight: float, phi0: float) -> float:
+    """What a cluster adds to F under a finite mixture [BKM eq. 19]."""
+    return math.lgamma(phi0) - math.lgamma(phi0 + weight) - log_evidence
+
+
+@part
+def mark_near_pairs(mean: Floats, weight: Floats, root: Floats, neighbours: int, near: Bools) -> None:
+    """near[a, b], a < b: whether one is among the nearest of the other."""
+    k = len(mean)
+    few = k <= neighbours + 1
+    for a in range(k):
+        for b in range(k):
+            near[a, b] = few and a < b
+    if not few:
+        found = np.empty((k, neighbours), dtype=np.int64)
+        nearest_clusters(mean, weight, root, found)
+        for a in range(k):
+            for b in found[a]:
+                near[min(a, b), max(a, b)] = True
+
+
+@part
+def merge_change(
+    a: int, b: int, k: int, weight: Floats, mean: Floats, scatter: Floats, terms: Floats, f: float,
+    everything: float, xi0: float, m0: Floats, eta0: float, B0: Floats, blur: Floats, phi0: float, prior: float,
+    middle: Floats, spread: Floats, m: Floats, B: Floats, factor: Floats, column: Floats,
+) -> float:  # fmt: skip
+    """The closed-form change of F by the merge of a and b, with every event counted f times."""
+    d = len(m0)
+    n = weight[a] + weight[b]
+    share = weight[b] / n
+    for i in range(d):
+        middle[i] = mean[a, i] + share * (mean[b, i] - mean[a, i])
+    for i in range(d):
+        step = weight[a] * share * (mean[b, i] - mean[a, i])
+        for j in range(i + 1):
+            at = i * d + j
+            spread[at] = f * (scatter[a, at] + scatter[b, at] + step * (mean[b, j] - mean[a, j]))
+    whole = log_marginal(f * n, middle, spread, xi0, m0, eta0, B0, blur, prior, m, B, factor, column)
+    change = term_of(whole, f * n, phi0)
+    for c in (a, b):
+        if f == 1.0:
+            change -= terms[c]
+        else:
+            for i in range(d * d):
+                spread[i] = f * scatter[c, i]
+            own = log_marginal(
+                f * weight[c], mean[c], spread, xi0, m0, eta0, B0, blur, prior, m, B, factor, column
+            )
+            change -= term_of(own, f * weight[c], phi0)
+    total = f * everything
+    change += math.lgamma(total + (k - 1) * phi0) - math.lgamma((k - 1) * phi0)
+    return change - (math.lgamma(total + k * phi0) - math.lgamma(k * phi0))
+
+
+@part
+def choose_merges(pairs: Ints, change: Floats, k: int, into: Ints) -> None:
+    """into[b] = a for the better half of the merges that pay, at most K/5; where none pays, for the best K/6.
+
+    No cluster is in two of them.
+    """
+    paying = 0
+    for p in range(len(change)):
+        paying += int(change[p] < 0.0)
+    count = max(1, min((paying + 1) // 2, k // 5) if paying > 0 else k // 6)
+    free = np.ones(k, dtype=np.bool_)
+    for c in range(k):
+        into[c] = c
+    for _ in range(count):
+        best = -1
+        for p in range(len(change)):
+            if free[pairs[p, 0]] and free[pairs[p, 1]] and (best < 0 or change[p] < change[best]):
+                best = p
+        if best < 0 or (paying > 0 and not change[best] < 0.0):
+            break
+        into[pairs[best, 1]] = pairs[best, 0]
+        free[pairs[best, 0]] = free[pairs[best, 1]] = False
+
+
+@part
+def merge_rows(into: Ints, weight: Floats, mean: Floats, scatter: Floats) -> None:
+    """Add the moments of every b to those of into[b], if that is another [Chan, Golub & LeVeque 1979]."""
+    d = mean.shape[1]
+    for b in range(len(into)):
+        a = into[b]
+        if a == b:
+            continue
+        n = weight[a] + weight[b]
+        share = weight[b] / n
+        for i in range(d):
+            step = weight[a] * share * (mean[b, i] - mean[a, i])
+            for j in range(d):
+                scatter[a, i * d + j] += scatter[b, i * d + j] + step * (mean[b, j] - mean[a, j])
+        for i in range(d):
+            mean[a, i] += share * (mean[b, i] - mean[a, i])
+        weight[a] = n
+
+
+@part
+def close_up(into: Ints, labels: Ints, weight: Floats, mean: Floats, scatter: Floats) -> int:
+    """Forget the clusters c with into[c] != c, whose rows into[c] has now; how many are left."""
+    k = len(into)
+    place = np.empty(k, dtype=np.int64)
+    left = 0
+    for c in range(k):
+        if into[c] == c:
+            place[c] = left
+            weight[left] = weight[c]
+            for i in range(mean.shape[1]):
+                mean[left, i] = mean[c, i]
+            for i in range(scatter.shape[1]):
+                scatter[left, i] = scatter[c, i]
+            left += 1
+    for r in range(len(labels)):
+        labels[r] = place[into[labels[r]]]
+    return left
+
+
+@part
+def score(
+    weight: Floats, mean: Floats, scatter: Floats, everything: float, xi0: float, m0: Floats, eta0: float, S: Floats,
+    blur: Floats, variance: Floats, strength: float, phi0: float, terms: Floats, B0: Floats, root: Floats,
+) -> float:  # fmt: skip
+    """F with the cost of θ; writes each cluster's term, B0, and a root of S⁻¹."""
+    k, d = mean.shape
+    m, column, B, factor = np.empty(d), np.empty(d), np.empty((d, d)), np.empty((d, d))
+    total = 0.0
+    for i in range(d):
+        total += strength / 2 * (S[i, i] / variance[i] - 1.0)
+        for j in range(d):
+            B0[i, j] = eta0 * S[i, j]
+            B[i, j] = S[i, j] / math.sqrt(variance[i] * variance[j])
+    total -= strength / 2 * inverse_factor(B, 0.0, factor, root)
+    for i in range(d):
+        for j in range(i + 1):
+            root[i, j] /= math.sqrt(variance[j])
+    prior = log_marginal_prior(eta0, B0, factor, column)
+    for c in range(k):
+        value = log_marginal(
+            weight[c], mean[c], scatter[c], xi0, m0, eta0, B0, blur, prior, m, B, factor, column
+        )
+        terms[c] = term_of(value, weight[c], phi0)
+        total += terms[c]
+    return total + math.lgamma(everything + k * phi0) - math.lgamma(k * phi0)
+
+
+@part
+def scales_of(labels: Ints, row_weight: Floats, weight: Floats, kish: bool) -> Floats:
+    """Each cluster's local Kish scale, max(1, Kish_c / n_c): 1 unless the rows are a sample."""
+    f = np.zeros(len(weight))
+    for r in range(len(labels)):
+        f[labels[r]] += row_weight[r] * row_weight[r]
+    for c in range(len(weight)):
+        f[c] = max(1.0, weight[c] / f[c]) if kish else 1.0
+    return f
+
+
+@part
+def merges_of(
+    weight: Floats, mean: Floats, scatter: Floats, terms: Floats, f: Floats, everything: float, xi0: float, m0: Floats,
+    eta0: float, B0: Floats, blur: Floats, phi0: float, root: Floats, neighbours: int, past_rest: bool, into: Ints,
+) -> bool:  # fmt: skip
+    """Choose the merges of a round; False where none pays, unless `past_rest`."""
+    k, d = mean.shape
+    near = np.empty((k, k), dtype=np.bool_)
+    mark_near_pairs(mean, weight, root, neighbours, near)
+    count = 0
+    for a in range(k):
+        for b in range(a + 1, k):
+            count += int(near[a, b])
+    pairs, change = np.empty((count, 2), dtype=np.int64), np.empty(count)
+    middle, spread, m, column = np.empty(d), np.empty(d * d), np.empty(d), np.empty(d)
+    B, factor = np.empty((d, d)), np.empty((d, d))
+    prior = log_marginal_prior(eta0, B0, factor, column)
+    p, pays = 0, False
+    for a in range(k):
+        for b in range(a + 1, k):
+            if near[a, b]:
+                pairs[p, 0], pairs[p, 1] = a, b
+                change[p] = merge_change(
+                    a, b, k, weight, mean, scatter, terms, f[a] if weight[a] <= weight[b] else f[b], everything,
+                    xi0, m0, eta0, B0, blur, phi0, prior, middle, spread, m, B, factor, column,
+                )  # fmt: skip
+                pays = pays or change[p] < 0.0
+                p += 1
+    choose_merges(pairs, change, k, into)
+    return pays or past_rest
+
+
+@kernel
+def best_on_path(
+    columns: Floats, row_spread: Floats, row_weight: Floats, row_mean: Floats, row_scatter: Floats, labels: Ints,
+    k: int, xi0: float, m0: Floats, eta0: float, S: Floats, blur: Floats, variance: Floats, strength: float,
+    most_xi: float, least_eta: float, sound: float, rounds: int, phi0: float, kish: bool, neighbours: int,
+    offered: int, settling: int, turns: int, stop: float, past_rest: bool,
+) -> tuple[Ints, int, float, float, Floats]:  # fmt: skip
+    """The labels of least F on the way down from these, their number of clusters, and ξ0, η0, S.
+
+    Where clusters are more than twice as many, rows choose among the `offered` nearest of theirs alone. Before the
+    first merge `settling` ME iterations and θ take turns so many times, after each round of merges once. With `kish`,
+    each merge is judged at the effective size of its smaller cluster. The path ends where K falls below `stop` of the
+    best or, unless `past_rest`, where no merge pays.
+    """
+    n, d = row_mean.shape
+    labels = labels.copy()
+    best, best_k, best_xi, best_eta, best_S, lowest = labels.copy(), k, xi0, eta0, S, np.inf
+    weight, mean, scatter = group_rows(row_weight, row_mean, row_scatter, labels, k, d * d)
+    everything = 0.0
+    for c in range(k):
+        everything += weight[c]
+    terms, cost, stale = np.empty(k), np.empty((k, n)), np.empty(k, dtype=np.bool_)
+    into = np.empty(k, dtype=np.int64)
+    B0, root = np.empty((d, d)), np.empty((d, d))
+    ended = False
+    while True:
+        for _ in range(turns):
+            score(weight[:k], mean[:k], scatter[:k], everything, xi0, m0, eta0, S, blur, variance, strength, phi0,
+                  terms[:k], B0, root)  # fmt: skip
+            for c in range(k):
+                stale[c], into[c] = True, c
+            near = np.empty((k, offered if k > 2 * offered else 0), dtype=np.int64)
+            if near.shape[1] > 0:
+                nearest_clusters(mean[:k], np.ones(k), root, near)
+            alive, _, _ = iterate_rows(
+                columns, row_spread, row_weight, row_mean, row_scatter, labels, weight[:k], mean[:k], scatter[:k],
+                terms[:k], cost[:k], stale[:k], xi0, m0, eta0, B0, blur, phi0, settling, near,
+            )  # fmt: skip
+            for c in range(k):
+                if not alive[c]:
+                    into[c] = -1
+            k = close_up(into[:k], labels, weight, mean, scatter)
+            _, xi0, eta0, S = improved_prior(
+                weight[:k], mean[:k], scatter[:k], xi0, m0, eta0, S, blur,
+                variance, strength, most_xi, least_eta, sound, rounds,
+            )  # fmt: skip
+        if ended:
+            return labels, k, xi0, eta0, S
+        turns = 1
+        energy = score(weight[:k], mean[:k], scatter[:k], everything, xi0, m0, eta0, S, blur, variance, strength, phi0,
+                       terms[:k], B0, root)  # fmt: skip
+        if energy < lowest:
+            best, best_k, best_xi, best_eta, best_S, lowest = labels.copy(), k, xi0, eta0, S, energy
+        f = scales_of(labels, row_weight, weight[:k], kish)
+        ended = k == 1 or k < stop * best_k or not merges_of(
+            weight[:k], mean[:k], scatter[:k], terms[:k], f, everything, xi0, m0, eta0, B0, blur, phi0, root,
+            neighbours, past_rest, into[:k],
+        )  # fmt: skip
+        if ended:
+            labels, k, xi0, eta0, S = best, best_k, best_xi, best_eta, best_S
+            weight, mean, scatter = group_rows(row_weight, row_mean, row_scatter, labels, k, d * d)
+        else:
+            merge_rows(into[:k], weight, mean, scatter)
+            k = close_up(into[:k], labels, weight, mean, scatter)

@@ -1,0 +1,1 @@
+"""Kernels of `streamclust.tree`: the summary tree, and descents through a tree of points."""

@@ -1,0 +1,45 @@
+"""Estimators whose clusters may be joined from several components."""
+
+from __future__ import annotations
+
+from typing import cast, get_args
+
+import numpy as np
+
+from streamclust._kernels.types import Floats, Ints
+from streamclust.moments import Moments
+from streamclust.parameters import ShapeName
+from streamclust.shapes import MergeTree, heaviest_first, merge_tree
+from streamclust.values import check_choice
+
+
+def check_shape(shape: str) -> None:
+    """Raise ValueError for a shape there is not."""
+    check_choice("shape", shape, get_args(ShapeName))
+
+
+class ShapedMixin:
+    """Which cluster each component belongs to: one of its own or, with `shape="any"`, that of its shape."""
+
+    component_labels_: Ints
+    merge_tree_: MergeTree
+
+    def _own_clusters(self, n_components: int) -> None:
+        """Every component is a cluster."""
+        self.component_labels_ = np.arange(n_components)
+        if hasattr(self, "merge_tree_"):
+            del self.merge_tree_
+
+    def _join(self, components: Moments, points: Floats, weight: Floats | None, caution: float) -> None:
+        """Join components that are pieces of one shape, the heaviest cluster first."""
+        self.merge_tree_ = merge_tree(components, points, weight)
+        self.component_labels_ = heaviest_first(self.merge_tree_.joined_by(caution), components.weight)
+
+    @property
+    def _n_joined(self) -> int:
+        return int(self.component_labels_.max()) + 1
+
+    def _summed(self, probability: Floats) -> Floats:
+        """Probabilities of components, added up to those of their clusters."""
+        member = self.component_labels_[:, None] == np.arange(self._n_joined)
+        return cast(Floats, probability @ member.astype(float))

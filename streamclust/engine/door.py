@@ -1,0 +1,417 @@
+"""Door: where events enter the engine. Wide ones wait until a sketch is learnt from them, and enter through it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import groupby
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from streamclust._kernels.types import Floats, Ints
+from streamclust.engine.flow import Engine
+from streamclust.engine.incomplete import Row, width_of, widths, with_width
+from streamclust.engine.watch import chosen_of
+from streamclust.late import csr_array, issparse, vstack
+from streamclust.moments import Moments
+from streamclust.parameters import GAUSSIANS, MAX_UNREDUCED_FEATURES, ScaleName
+from streamclust.schema import Cells
+from streamclust.sketch import MAX_DIRECTIONS, Rows, Sketch, identity, learn_sketch, relearn_sketch
+
+FIRST_EVENTS = 1024
+"""Number of events that a sketch is learnt from."""
+JUDGED_EVENTS = 256
+"""Number of recent events by which is seen whether the stream has left the sketch: one in eight, of about 2,000."""
+LOOK_EVENTS = 256
+"""Number of events between two such looks."""
+RECENT_EVENTS = 1024
+"""Number of recent wide events that are kept as they came; a whole number of blocks."""
+
+Stage = Literal["new", "plain", "waiting", "sketched"]
+
+
+class Block(NamedTuple):
+    """Events that wait, of one shard; no weights or times is an empty array."""
+
+    rows: Rows
+    weight: Floats
+    time: Floats
+    shard: Hashable
+
+
+class Recent:
+    """A bounded sample of the latest wide events, as they came, in single precision.
+
+    Which events are kept depends on their number alone.
+    """
+
+    def __init__(self) -> None:
+        self.rows: list[Rows] = []
+        self.residual = np.zeros(RECENT_EVENTS)
+        """The squared length of what the sketch leaves out of each."""
+        self.count = 0
+
+    def see(self, rows: Rows, first: int, residual: Floats) -> None:
+        """Keep some of these events; the first of them is number `first` of all."""
+        for i in chosen_of(first, rows.shape[0], RECENT_EVENTS).tolist():
+            kept = rows[i : i + 1].astype(np.float32)
+            if len(self.rows) < RECENT_EVENTS:
+                self.rows.append(kept)
+            else:
+                self.rows[self.count % RECENT_EVENTS] = kept
+            self.residual[self.count % RECENT_EVENTS] = residual[i]
+            self.count += 1
+
+    def judge(self, sketch: Sketch) -> None:
+        """Measure what another sketch leaves out of the events."""
+        if self.rows:
+            _, self.residual[: len(self.rows)] = sketch.measure(stacked_rows(self.rows))
+
+    def latest(self, n: int = RECENT_EVENTS) -> Rows:
+        """The latest n of them, or as many as there are, the oldest first."""
+        size = len(self.rows)
+        places = [i % RECENT_EVENTS for i in range(self.count - min(n, size), self.count)]
+        return stacked_rows([self.rows[i] for i in places])
+
+    def latest_residuals(self, n: int) -> Floats:
+        """The residuals of the latest n of them, or of as many as there are."""
+        n = min(n, len(self.rows))
+        return self.residual[np.arange(self.count - n, self.count) % RECENT_EVENTS]
+
+
+class LeftSketch(UserWarning):
+    """Warning, given once each time: the stream has moved out of the directions that it is seen in."""
+
+
+class Door:
+    """Takes checked rows to the engine: as they are or, if they are wide, through a sketch.
+
+    `zeros`: a missing value is 0. The sketch is learnt from the first 1,024 events, which wait until then. When the
+    stream has left it, another 1,024 events wait: from them and from what was learnt, which is carried over, the sketch
+    is learnt anew.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        max_directions: int | None = None,
+        scale: ScaleName = "deviation",
+        zeros: bool = False,
+    ) -> None:
+        self.engine = engine
+        self.max_directions = max_directions
+        self.unit = scale == "unit"
+        self.zeros = zeros
+        self.stage: Stage = "new" if engine.is_empty and not engine.n_features else "plain"
+        self.waiting: list[Block] = []
+        self.recent = Recent()
+        self.n_learnt = 0
+        """Events learnt through a sketch."""
+        self.judged_from = 0
+        """How many recent events had been kept when the sketch was learnt: those that came later judge it."""
+        self.width = 0
+
+    # ---------------------------------------------------------------- reading
+
+    @property
+    def sketch(self) -> Sketch | None:
+        """The map that wide events are taken through; None before it is learnt, and where events are not wide."""
+        return self.engine.sketch
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether events are learnt as they are, without a sketch."""
+        return self.stage == "plain"
+
+    @property
+    def n_waiting(self) -> int:
+        """How many events wait for the sketch."""
+        return sum(block.rows.shape[0] for block in self.waiting)
+
+    @property
+    def n_seen(self) -> int:
+        """How many events have come."""
+        return self.engine.n_seen + self.n_waiting
+
+    @property
+    def n_features(self) -> int:
+        """How many features events have so far."""
+        return self.engine.n_features if self.stage in ("new", "plain") else self.width
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no event to fill missing values from."""
+        return not self.waiting and self.engine.is_empty
+
+    @property
+    def only_cluster(self) -> int | None:
+        """The id of the cluster of all events while they wait; None before the first."""
+        return 0 if self.waiting else None
+
+    def waiting_moments(self) -> Moments:
+        """One row: mean and variance of each feature of the events that wait."""
+        rows = stacked_rows([block.rows for block in self.waiting])
+        x = rows.toarray() if issparse(rows) else rows
+        return Moments.of_points(np.nan_to_num(x, nan=0.0), self._weights(), "diagonal")
+
+    def latest(self, n: int) -> Floats:
+        """About n of the latest wide events, the oldest first; missing values are the sketch's centre, or 0."""
+        rows = stacked_rows([b.rows for b in self.waiting])[-n:] if self.waiting else self.recent.latest(n)
+        x = rows.toarray() if issparse(rows) else rows
+        centre = 0.0 if self.sketch is None else with_width(self.sketch.centre[None], x.shape[1], 0.0)
+        return np.asarray(np.where(np.isnan(x), centre, x))
+
+    @property
+    def until_due(self) -> int:
+        """How many more events until the model may change."""
+        if self.stage == "waiting":
+            return FIRST_EVENTS - self.n_waiting
+        until_look = LOOK_EVENTS - self.n_learnt % LOOK_EVENTS
+        return min(self.engine.until_due, until_look) if self.stage == "sketched" else self.engine.until_due
+
+    def runs(self, n: int) -> Iterator[slice]:
+        """Slices of the next n events during which the model does not change; learn each before the next."""
+        done = 0
+        while done < n:
+            end = min(n, done + max(1, self.until_due))
+            yield slice(done, end)
+            done = end
+
+    def n_waiting_by_shard(self) -> dict[Hashable, int]:
+        """How many events of each shard wait."""
+        found: dict[Hashable, int] = {}
+        for block in self.waiting:
+            found[block.shard] = found.get(block.shard, 0) + block.rows.shape[0]
+        return found
+
+    # ---------------------------------------------------------------- learning
+
+    def learn(self, rows: Rows | list[Row], w: Floats, t: Floats, shard: Hashable = 0) -> None:
+        """Learn checked rows, whose missing values are NaN; `w` and `t` may be empty."""
+        if self.stage == "new":
+            self.stage = self._decided(rows)
+        if self.is_plain:
+            self._learn_plain(rows, w, t, shard)
+            return
+        x = self._matrix(rows)
+        done = 0
+        while done < x.shape[0] and not self.is_plain:
+            end = min(x.shape[0], done + max(1, self.until_due))
+            part = Block(x[done:end], w[done:end], t[done:end], shard)
+            if self.stage == "waiting":
+                self.waiting.append(Block(part.rows.copy(), part.weight.copy(), part.time.copy(), shard))
+                if self.n_waiting >= FIRST_EVENTS:
+                    self.begin()
+            else:
+                self._learn(part)
+            done = end
+        if done < x.shape[0]:  # too few features for a sketch
+            self._learn_plain(x[done:], w[done:], t[done:], shard)
+
+    def _learn_plain(self, rows: Rows | list[Row], w: Floats, t: Floats, shard: Hashable) -> None:
+        """Learn events as they are, without a sketch."""
+        dense = rows.toarray() if issparse(rows) else rows
+        dense = dense if isinstance(dense, list) else np.asarray(dense, dtype=float)
+        self.engine.learn_incomplete(dense, w, t, shard, self.zeros)
+
+    def _learn(self, events: Block) -> None:
+        """Learn events through the sketch, up to where something falls due at most."""
+        assert self.sketch is not None
+        coordinates, residual = self.sketch.measure(events.rows)
+        self.engine.learn_checked(coordinates, *events[1:])
+        self.recent.see(events.rows, self.n_learnt, residual)
+        self.n_learnt += events.rows.shape[0]
+        if self.n_learnt % LOOK_EVENTS == 0:
+            self._look()
+
+    def _look(self) -> None:
+        """If the latest events lie outside the directions of the sketch, tell it and let the next wait for another.
+
+        Not where the sketch comes from elsewhere, with the model: there it is told in `residual_growth` alone.
+        """
+        assert self.sketch is not None
+        if self.engine.led or self.recent.count < self.judged_from + JUDGED_EVENTS:
+            return
+        if not self.sketch.is_left_by(self.recent.latest_residuals(JUDGED_EVENTS)):
+            return
+        self.stage = "waiting"
+        warnings.warn(
+            f"the directions in which events are seen leave out {self.residual_growth:.1f} times as much of the latest "
+            f"ones, after {self.n_learnt:,} events: others are learnt from the next {FIRST_EVENTS:,}",
+            LeftSketch,
+            stacklevel=2,
+        )
+
+    @property
+    def residual_growth(self) -> float:
+        """How much the sketch leaves out of the latest events, as a multiple of what it left out when learnt."""
+        latest = self.recent.latest_residuals(JUDGED_EVENTS)
+        if self.sketch is None or not len(latest) or not self.sketch.level > 0.0:
+            return 1.0
+        return float(latest.mean() / self.sketch.level)
+
+    def begin(self) -> None:
+        """Learn the sketch from the events that wait, and then the events.
+
+        If there is one that the stream has left, and few events wait, these are learnt through it.
+        """
+        if self.stage != "waiting" or not self.waiting:
+            return
+        rows, most = (
+            stacked_rows([block.rows for block in self.waiting]),
+            self.max_directions or MAX_DIRECTIONS,
+        )
+        if self.sketch is not None:
+            if self.n_waiting < JUDGED_EVENTS:
+                self._enter(self.sketch)
+                return
+            past = self.engine.shards.merged_tree().total
+            self._enter(relearn_sketch(self.sketch, past, self._whole(rows), self._weights(), most))
+        elif rows.shape[1] > self._most:
+            self._enter(learn_sketch(rows, self._weights(), most, self.unit))
+        elif self.unit:
+            self._enter(identity(rows.shape[1], unit=True))
+        else:
+            self.stage = "plain"
+            self._let_in()
+
+    def use_sketch(self, sketch: Sketch) -> None:
+        """Take events through a sketch that was learnt elsewhere; what was learnt through another is carried over.
+
+        ValueError if events were learnt as they are.
+        """
+        if sketch.is_same(self.sketch):
+            return
+        if self.stage == "plain" and not self.engine.is_empty:
+            raise ValueError("events were learnt in other coordinates: a sketch must be given before them")
+        if self.engine.settings.family not in GAUSSIANS:
+            raise ValueError(f"a sketch is for Gaussians, not for family={self.engine.settings.family!r}")
+        if sketch.unit != self.unit:
+            raise ValueError('the sketch and this stream differ in scale="unit"')
+        self._enter(sketch)
+
+    def _enter(self, sketch: Sketch) -> None:
+        """Take events through this sketch from now on, first those that waited."""
+        if sketch is not self.sketch:
+            self.engine.use_sketch(sketch, changed=self.stage == "waiting" and self.sketch is not None)
+            self.recent.judge(sketch)
+            self.judged_from = self.recent.count
+        self.stage, self.width = "sketched", max(self.width, sketch.n_features)
+        self._let_in()
+
+    def _let_in(self) -> None:
+        """Learn the events that waited, in the order in which they came."""
+        waiting, self.waiting = self.waiting, []
+        for block in waiting:
+            self.learn(*block)
+
+    def _whole(self, rows: Rows) -> Rows:
+        """Rows of all features there are."""
+        if issparse(rows):
+            rows.resize(rows.shape[0], self.width)
+            return rows
+        return with_width(rows, self.width, 0.0 if self.zeros else np.nan)
+
+    def let_go(self, shard: Hashable) -> list[Block]:
+        """Remove the events of a shard that wait."""
+        gone = [block for block in self.waiting if block.shard == shard]
+        self.waiting = [block for block in self.waiting if block.shard != shard]
+        return gone
+
+    def measured(self, block: Block) -> tuple[Floats, Floats, Floats]:
+        """Events from elsewhere in the coordinates of the sketch, with weights and times."""
+        assert self.sketch is not None
+        return self.sketch.project(block.rows), block.weight, block.time
+
+    def merge(self, other: Door) -> None:
+        """Learn everything that another has learnt, through the same sketch, and the events that wait there."""
+        if other.sketch is not None and self.sketch is None and self.stage != "plain":
+            self.use_sketch(other.sketch)
+        if other.engine.n_seen:
+            self.begin()
+            self.engine.merge(other.engine)
+        for block in other.waiting:
+            self.learn(*block)
+
+    # ---------------------------------------------------------------- parts
+
+    @property
+    def _most(self) -> int:
+        """Events of more features than this are reduced."""
+        return self.max_directions or MAX_UNREDUCED_FEATURES
+
+    def _decided(self, rows: Rows | list[Row]) -> Stage:
+        """Whether events wait for a sketch, by the first of them."""
+        if self.engine.settings.family not in GAUSSIANS:
+            return "plain"
+        growing = self.zeros and self.max_directions is not None
+        return "waiting" if growing or self.unit or first_width(rows) > self._most else "plain"
+
+    def _matrix(self, rows: Rows | list[Row]) -> Rows:
+        """Rows as a matrix: sparse for lists of cells, else dense with NaN, or 0, for what is missing."""
+        x: Rows
+        if isinstance(rows, list):
+            x = sparse_rows(rows)
+        elif issparse(rows) or not self.zeros:
+            x = rows
+        else:
+            x = np.nan_to_num(rows, nan=0.0)
+        self.width = max(self.width, x.shape[1])
+        return self._whole(x) if x.shape[1] < self.width and isinstance(x, np.ndarray) else x
+
+    def _weights(self) -> Floats | None:
+        """What each event that waits weighs; None if all weigh 1."""
+        if not any(len(block.weight) for block in self.waiting):
+            return None
+        return np.concatenate(
+            [block.weight if len(block.weight) else np.ones(block.rows.shape[0]) for block in self.waiting]
+        )
+
+
+# -------------------------------------------------------------------- rows
+
+
+def joined_blocks(blocks: Sequence[Block]) -> list[Block]:
+    """The same events in as few blocks as may be, however they were batched."""
+    found: list[Block] = []
+    for _, group in groupby(
+        blocks, key=lambda block: (block.shard, len(block.weight) > 0, len(block.time) > 0)
+    ):
+        alike = list(group)
+        rows = stacked_rows([block.rows for block in alike])
+        weight, time = (
+            np.concatenate([getattr(block, name) for block in alike]) for name in ("weight", "time")
+        )
+        found.append(Block(rows, weight, time, alike[0].shard))
+    return found
+
+
+def first_width(rows: Rows | list[Row]) -> int:
+    """The number of features of the first event."""
+    if issparse(rows):
+        return int(rows.shape[1])
+    return int(widths(rows[:1])[0])
+
+
+def sparse_rows(rows: Sequence[Row]) -> Rows:
+    """Rows of cells, or dense ones, as a sparse matrix; the columns of a row may be in any order."""
+    at = [row.at if isinstance(row, Cells) else range(len(row)) for row in rows]
+    values = [row.values if isinstance(row, Cells) else row for row in rows]
+    indptr: Ints = np.cumsum([0, *map(len, at)])
+    indices = np.fromiter((i for columns in at for i in columns), dtype=np.int64, count=int(indptr[-1]))
+    data = np.concatenate([*values, np.empty(0)]).astype(float)
+    return csr_array((data, indices, indptr), shape=(len(rows), max(map(width_of, rows), default=0)))
+
+
+def stacked_rows(parts: Sequence[Rows]) -> Rows:
+    """Rows under each other, as wide as the widest; sparse if any is."""
+    if not parts:
+        return np.empty((0, 0))
+    width = max(part.shape[1] for part in parts)
+    if not any(issparse(part) for part in parts):
+        return np.concatenate([with_width(part, width) for part in parts]).astype(float)
+    sparse = [csr_array(part) for part in parts]
+    for part in sparse:
+        part.resize(part.shape[0], width)
+    return csr_array(vstack(sparse)).astype(float)

@@ -1,0 +1,114 @@
+"""Rows that lack features, or bring new ones: completed, and learnt in as few runs as possible."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streamclust._kernels.check import all_within
+from streamclust._kernels.types import Bools, Floats, Ints
+from streamclust.families import is_discrete
+from streamclust.schema import Cells, table_of
+
+if TYPE_CHECKING:
+    from streamclust.engine.flow import Engine
+
+Row = Floats | Cells
+"""An event as a dense row or, where it may have few of many features, as sparse cells."""
+
+
+def learn_with_zeros(engine: Engine, rows: Floats | list[Row], w: Floats, t: Floats, shard: Hashable) -> None:
+    """Learn rows whose missing values are 0. Features join with the event that brings them, however batched."""
+    shards, width = engine.shards, widths(rows)
+    for run in engine.runs(len(rows)):
+        done = run.start
+        while done < run.stop:
+            shards.widen_by_zeros(int(width[done]))
+            end = done + int(np.searchsorted(width[done : run.stop], shards.capacity, side="right"))
+            shards.widen_by_zeros(int(width[end - 1]))
+            block = zero_filled(rows[done:end], shards.n_features)
+            engine.learn_checked(block, w[done:end], t[done:end], shard)
+            done = end
+
+
+def zero_filled(rows: Floats | list[Row], width: int) -> Floats:
+    """Rows of so many columns, with 0 for what is missing."""
+    if isinstance(rows, list):
+        return table_of(rows, width, 0.0)
+    return with_width(np.nan_to_num(rows, nan=0.0), width, 0.0)
+
+
+def learn_filled(engine: Engine, rows: Floats, w: Floats, t: Floats, shard: Hashable) -> None:
+    """Learn runs of rows that have just the features known, together; the others one by one, filled."""
+    rows = with_width(rows, max(rows.shape[1], engine.n_features))
+    done, width = 0, -1
+    alone: Ints = np.empty(0, dtype=np.int64)
+    while done < len(rows):
+        if width != engine.n_features:
+            width = engine.n_features
+            alone = np.flatnonzero(~fitting(rows, width))
+        end = int(next(iter(alone[np.searchsorted(alone, done) :]), len(rows)))
+        if end == done:
+            end = done + 1
+            block = completed(engine, rows[done], shard)[None]
+        else:
+            block = rows[done:end, :width]
+        engine.learn_checked(block, w[done:end], t[done:end], shard)
+        done = end
+
+
+def completed(engine: Engine, row: Floats, shard: Hashable) -> Floats:
+    """Fill the missing values of a row, and add its new features."""
+    shards, known = engine.shards, ~np.isnan(row)
+    width = int(np.flatnonzero(known)[-1]) + 1
+    if shards.n_features == 0:
+        shards.begin(width)
+    elif width > shards.n_features:
+        shards.widen(np.nan_to_num(row[shards.n_features : width]))
+    row = row[: shards.n_features]
+    if len(row) < shards.n_features or not known[: len(row)].all():
+        row = engine.fill(with_width(row[None], shards.n_features)[0], shard)
+        row = np.abs(np.rint(row)) if is_discrete(engine.settings.family) else row  # a mean is no count
+    return row
+
+
+# -------------------------------------------------------------------- rows of different widths
+
+
+def stacked(rows: Sequence[Row], least: int) -> Floats:
+    """Rows under each other, in at least so many columns; NaN where one lacks a feature."""
+    width = max(least, *map(width_of, rows))
+    if all(isinstance(row, np.ndarray) and len(row) == width for row in rows):
+        return np.array(rows)
+    return table_of(rows, width)
+
+
+def width_of(row: Row) -> int:
+    """Number of columns that the row needs."""
+    return max(row.at, default=-1) + 1 if isinstance(row, Cells) else len(row)
+
+
+def widths(rows: Floats | list[Row]) -> Ints:
+    """Number of features that have appeared up to each row."""
+    if isinstance(rows, list):
+        found = np.array([width_of(row) for row in rows], dtype=np.int64)
+    else:
+        found = rows.shape[1] - (~np.isnan(rows))[:, ::-1].argmax(axis=1)
+    return np.asarray(np.maximum.accumulate(found), dtype=np.int64)
+
+
+def with_width(rows: Floats, width: int, absent: float = math.nan) -> Floats:
+    """Rows truncated to so many columns, or widened with `absent`."""
+    short = width - rows.shape[1]
+    return np.pad(rows, ((0, 0), (0, short)), constant_values=absent) if short > 0 else rows[:, :width]
+
+
+def fitting(rows: Floats, width: int) -> Bools:
+    """Rows that have a number for each of the first `width` features and for no other."""
+    if rows.shape[1] == width and all_within(np.ascontiguousarray(rows).ravel(), np.inf):
+        return np.ones(len(rows), dtype=bool)
+    known = ~np.isnan(rows)
+    return np.asarray(known[:, :width].all(axis=1) & ~known[:, width:].any(axis=1) & (width > 0))

@@ -1,0 +1,236 @@
+"""Looking: what an engine does at a look, between refits: learn, judge, open and retire clusters."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+
+from streamclust._kernels.types import Bools, Floats
+from streamclust.engine import ladder, schedule
+from streamclust.engine.births import newborn
+from streamclust.engine.ladder import Findings
+from streamclust.engine.model import joined, reach, weighing
+from streamclust.engine.present import kish
+from streamclust.engine.reading import Reading
+from streamclust.engine.refits import Refit
+from streamclust.engine.running import moved, with_latest
+from streamclust.engine.shards import LOOK_SAMPLE_EVENTS
+from streamclust.families.cost_form import Quadratic
+from streamclust.lineage import Lineage
+from streamclust.moments import Moments
+
+MIN_PRESENT_EVENTS = 1024
+"""The present, the time for which the stream has been as it is, has at least so many events: from fewer a refit would
+merge clusters that are far apart."""
+MIN_EXPECTED_EVENTS = 30.0
+"""A cluster is judged for retirement if its weight lets expect at least so many of the present's events."""
+RETIRED_SHARE = 0.002
+"""It is retired if it has a smaller share of them, which chance brings about once in a million."""
+RETURN_EVENTS = 16
+"""A retired cluster is active again once it has so many of the present's events."""
+YOUNG_EVENTS = 4096
+"""A cluster is young for so many events after its birth. Until then new clusters near it are taken for parts of it."""
+YOUNG_REACH = 6.0
+"""Near a young cluster: within so many times the squared distance that holds nearly all of its events."""
+NEVER = sys.maxsize
+"""The event count of what is not due."""
+
+
+class Looking(Reading):
+    """The part of an engine that compares the stream with its model, at fixed event counts."""
+
+    lineage: Lineage
+    last_refit: int
+    tolerated: float
+    learnt_until: int
+    """Event count up to which the clusters have learnt the stream."""
+    next_look: int
+    look_gap: int
+    """Number of events between the last look and `next_look`."""
+    begin: int
+    """Event count of the last change of the stream: the present begins here. It falls only by a merge."""
+    moving: bool
+    """Whether clusters were moving at the last look."""
+    pending_refit: Refit | None
+    change_due: int
+    """Event count from which a look starts a refit because the stream has changed."""
+
+    def _start_refit(self, lag: int | None = None, more: Moments | None = None) -> None:
+        raise NotImplementedError
+
+    def _look(self) -> None:
+        """Move and update the clusters; open and retire clusters; start a refit if the stream has changed."""
+        assert self.model is not None
+        gap = self.look_gap
+        found = self._follow()
+        self.look_gap = schedule.next_gap(self.n_seen, gap, None if found.fresh is None else found.fresh.span)
+        self.next_look = self.n_seen + self.look_gap
+        self._learn_latest(gap)
+        self._open_new(gap)
+        thorough = schedule.thorough(self.n_seen, gap)
+        if thorough or self.look_gap < schedule.LOOK_EVENTS:
+            self._recall()
+        waited = thorough and self.n_seen >= self.last_refit + self.settings.refit_every
+        if self.n_seen >= self.change_due or (waited and self.shards.changing(self.shards.merged_tree())):
+            self._start_refit(lag=schedule.lag_of_change(self.n_seen, self.n_seen - self.begin))
+
+    def _follow(self) -> Findings:
+        """Move clusters that have moved, and find out since when the stream is as it is."""
+        assert self.model is not None
+        if not (
+            self.settings.follows and self.model.whitened_features
+        ):  # counts have no deviations to compare
+            return Findings(fits=True)
+        found = ladder.look(self.shards, self.model, self.n_seen, self.moving, self.tolerated)
+        self.moving = found.fresh is not None
+        if found.fresh is not None:
+            self.model = moved(self.model, found.fresh.rows, found.fresh.weight)
+        if found.since is not None:
+            span = found.since.span
+            self.begin = max(self.begin, self.n_seen - span)
+            self.change_due = min(self.change_due, self.n_seen + schedule.wait_after_change(span, found.fits))
+        return found
+
+    def recent(self, gap: int) -> tuple[Floats, Floats]:
+        """Events that stand for the last `gap`, and their weights."""
+        if gap < schedule.LOOK_EVENTS and len(self.shards.whole):
+            rows, weight = self.shards.near()
+            return rows[-LOOK_SAMPLE_EVENTS:], weight[-LOOK_SAMPLE_EVENTS:]
+        return self.shards.recent(), self.shards.recent_weights()
+
+    def present_rows(self) -> tuple[Floats, Floats, bool]:
+        """The events kept of the present, at least 1,024 if there are, their weights, and whether they cover it.
+
+        They are the latest events in a row and, of the time before those, the watched ones, each of which stands for
+        all events of its block.
+        """
+        first = self.n_seen - max(self.n_seen - self.begin, MIN_PRESENT_EVENTS)
+        rows, weight = self.shards.near()
+        start = self.n_seen - len(rows)
+        if first >= start:
+            return rows[first - self.n_seen :], weight[first - self.n_seen :], True
+        older, each, at = self.shards.watched()
+        between = (at >= first) & (at < start)
+        covered = bool(at[0] <= first)
+        older, each = older[between], (each * self.shards.stands_for())[between]
+        if not len(rows):
+            return older, each, covered
+        return np.concatenate([older, rows]), np.concatenate([each, weight]), covered
+
+    def _learn_latest(self, gap: int) -> None:
+        """Let the clusters know of the events that have come since they last did."""
+        assert self.model is not None
+        rows, weight = self.recent(gap)
+        total, each = self.shards.weight, float(weight.mean())
+        fresh = min((self.n_seen - self.learnt_until) * each, total)
+        present = (
+            min(total, max(self.n_seen - self.begin, MIN_PRESENT_EVENTS) * each) if self.begin else total
+        )
+        if fresh > 0:
+            self.model = self.model.learnt(with_latest(self.model, rows, weight, fresh, present, total))
+        self.learnt_until = self.n_seen
+
+    def _open_new(self, gap: int) -> None:
+        """Open clusters for events outside all others. A refit at the next look judges them.
+
+        If there are such events but no cluster to open, it begins at this look.
+        """
+        assert self.model is not None
+        rows, weight = self.recent(gap)
+        self.shards.strays.see(rows[self.model.large.outside(rows)], first=0)
+        outside = self.outside(rows)
+        if outside.mean() <= self.tolerated:
+            return
+        born = newborn(self.model, rows[outside], self.settings.birth_penalty)
+        old = born[np.flatnonzero(~self._near_young(born.mean))]
+        each = float(gap * weight.mean() / len(rows))
+        if len(old) and each > 0:
+            self._open(old.scale(each))
+        self.change_due = min(self.change_due, self.next_look if len(born) else self.n_seen)
+
+    def _near_young(self, means: Floats) -> Bools:
+        """Which of these points are near a cluster that was born a short while ago."""
+        assert self.model is not None
+        born_at = self.lineage.born_at
+        young = [
+            self.n_seen - born_at[name] < YOUNG_EVENTS and born_at[name] > 0
+            for name in self.model.names.tolist()
+        ]
+        form = self.model.form
+        if not any(young) or self.n_seen < YOUNG_EVENTS or not isinstance(form, Quadratic):
+            return np.zeros(len(means), dtype=bool)
+        rows = np.flatnonzero(np.array(young)[self.model.place])
+        gaps = np.einsum(
+            "kij,nkj->nki", form.root[rows], means[:, None, : self.model.n_coordinates] - form.centre[rows]
+        )
+        return np.asarray(((gaps**2).sum(axis=2) < YOUNG_REACH * reach(self.model.n_coordinates)).any(axis=1))
+
+    def _open(self, clusters: Moments) -> None:
+        """Publish new clusters, provisional until the next refit confirms or absorbs them."""
+        assert self.model is not None
+        self.pending_refit = None  # it began before them: its result is no longer wanted
+        version = self.model.version + 1
+        born = [self.lineage.born(self.n_seen, version, weight) for weight in clusters.weight.tolist()]
+        learnt = self.shards.weight
+        result = weighing(joined(self.model.result, clusters), learnt)
+        running = weighing(joined(self.model.current, clusters), learnt).clusters
+        ids = (*self.model.ids, *born)
+        owner = self.model.owner and (*self.model.owner, *range(len(self.model.ids), len(ids)))
+        self.model = replace(
+            self.model,
+            version=version,
+            n_seen=self.n_seen,
+            result=result,
+            ids=ids,
+            owner=owner,
+            running=running,
+        )
+
+    def _recall(self) -> None:
+        """Retire clusters that the stream no longer feeds, and name anew those that it has come back to."""
+        assert self.model is not None
+        if not self.settings.follows:
+            return
+        rows, each, _ = self.present_rows()
+        everyone = replace(self.model, hidden=frozenset())
+        weight = everyone.weight
+        of = everyone.nearest(rows).cluster
+        count, share = np.bincount(of, minlength=len(weight)), np.bincount(of, each, len(weight)) / each.sum()
+        expected = kish(each) * weight / weight.sum()
+        ids = list(self.model.ids)
+        version = self.model.version + 1
+        for k, cluster in enumerate(self.model.ids):
+            if cluster in self.lineage.retired and count[k] >= RETURN_EVENTS:
+                self.lineage.retired.remove(cluster)
+                ids[k] = self.lineage.born(self.n_seen, version, float(weight[k]))
+            elif (
+                cluster not in self.lineage.retired
+                and expected[k] >= MIN_EXPECTED_EVENTS
+                and share[k] < RETIRED_SHARE
+            ):
+                self.lineage.retire(self.n_seen, version, cluster, float(weight[k]))
+        hidden = frozenset(self.lineage.retired)
+        if hidden != self.model.hidden or tuple(ids) != self.model.ids:
+            self.model = replace(
+                self.model, version=version, n_seen=self.n_seen, ids=tuple(ids), hidden=hidden
+            )
+
+    def _note(self) -> None:
+        """Keep in the history how the latest events share out among the clusters on show."""
+        assert self.model is not None
+        rows, weight = self.recent(self.look_gap)
+        of, k = self.model.nearest(rows).cluster, len(self.model.names)
+        sums = np.bincount(of, weight, k).tolist()
+        self.lineage.history.add(self.n_seen, dict(zip(self.model.names.tolist(), sums, strict=True)))
+
+    def outside(self, points: Floats) -> Bools:
+        """Which points no cluster explains: beyond every ellipsoid or, with a birth penalty, farther than that."""
+        assert self.model is not None
+        if self.settings.birth_penalty is None:
+            return self.model.outside(points)
+        means = self.model.shown.clusters.mean
+        known = points[:, : means.shape[1]]
+        nearest = np.min([((known - mean) ** 2).sum(axis=1) for mean in means], axis=0)
+        return np.asarray(nearest > self.settings.birth_penalty)

@@ -1,0 +1,73 @@
+"""Running posteriors: the published clusters learn at each look what has come since, without a search."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from streamclust._kernels.types import Floats
+from streamclust.engine.model import Model
+from streamclust.moments import Moments
+from streamclust.refit.chunky_em.mixture import Mixture
+
+MOVE_ROUNDS = 3
+"""Rounds of assigning a window's events and moving clusters: one that has moved far regains its events step by step."""
+MIN_EVENTS_TO_MOVE = 5
+"""Events of a window that a cluster must have to be moved."""
+
+
+def with_latest(
+    model: Model, points: Floats, weight: Floats, fresh: float, present: float, total: float
+) -> Moments:
+    """All components of a model, with what has come since the last look; they weigh `total` together.
+
+    What they were before counts as events that weigh `present` less `fresh`, but no less than `fresh`. `points`, of
+    these weights, stand for all events since, which weigh `fresh`. Partitions learn an event as the nearest cluster's,
+    mixtures in the shares of its responsibilities. Events outside every cluster change none.
+    """
+    old, points = model.current.clusters, points[:, : model.n_coordinates]
+    inside = ~model.outside(points)
+    rows = Moments.rows_of_points(points[inside], weight[inside])
+    if not rows.weight.sum() > 0:
+        return old.scale(total / old.weight.sum())
+    if isinstance(model.shown, Mixture):
+        new = rows.mix(model.shown.probability(rows.mean), old.kind)
+    else:
+        new = rows.to_groups(model.nearest(rows.mean).component, len(model.rows), old.kind)
+    before = old.scale(max(present - fresh, fresh) / old.weight.sum())
+    after = in_rows(new.scale(fresh / new.weight.sum()), model) + before
+    return after.scale(total / after.weight.sum())
+
+
+def moved(model: Model, rows: Floats, weight: Floats) -> Model:
+    """The model with each cluster moved to where its events of a window are.
+
+    By how much depends on how sure that is [James and Stein]: by 1 - D / (n |g|²), where n events lie g deviations off.
+    """
+    d = model.n_coordinates
+    for _ in range(MOVE_ROUNDS):
+        cell, whitened = model.see(rows)
+        inside = cell < len(model.rows)
+        points = Moments.rows_of_points(rows[inside, :d], weight[inside])
+        found = points.to_groups(cell[inside], len(model.rows), "none")
+        gap = Moments.rows_of_points(whitened[inside], weight[inside]).to_groups(
+            cell[inside], len(found), "none"
+        )
+        n = np.bincount(cell[inside], minlength=len(found))
+        sure = 1.0 - d / np.maximum(n * (gap.mean**2).sum(axis=1), 1e-300)
+        part = np.where(n >= MIN_EVENTS_TO_MOVE, np.maximum(sure, 0.0), 0.0)[:, None]
+        if not part.any():
+            break
+        clusters = model.current.clusters
+        mean = clusters.mean.copy()
+        mean[model.rows] += part * (found.mean - mean[model.rows])
+        model = model.learnt(replace(clusters, mean=mean), moved=True)
+    return model
+
+
+def in_rows(shown: Moments, model: Model) -> Moments:
+    """Moments of the components on show among empty rows for those that are not."""
+    place = np.full(model.result.n_clusters, len(shown))
+    place[model.rows] = np.arange(len(shown))
+    return Moments.stack([shown, Moments.empty(1, shown.n_features, shown.kind)])[place]

@@ -1,0 +1,57 @@
+"""Clusters of any shape in a stream: which components are pieces of one, without flickering from refit to refit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streamclust._kernels.types import Floats, Ints
+from streamclust.engine.model import Model, Result, point_parameters
+from streamclust.families.gaussian import GaussianParameters
+from streamclust.refit.chunky_em.mixture import Mixture
+from streamclust.shapes import MergeTree, gaussian_components, joins_within, merge_tree
+
+if TYPE_CHECKING:
+    from streamclust.hierarchy.snapshot import ComponentJoins
+
+CAUTION_ERRORS = 2.0
+"""Standard errors by which components of a mixture must be one plateau to be joined: they overlap."""
+
+
+def joined_components(
+    result: Result, points: Floats, weight: Floats, parent: Ints, anew: bool = False
+) -> Ints:
+    """The cluster of each component, numbered by first component.
+
+    `parent` is the cluster that each component was part of before, -1 for none. What was joined stays so unless its
+    height is above 0 by a standard error, and what was apart stays so unless it is below by as much. `anew`: joins are
+    judged by their heights alone, whatever they were before.
+    """
+    tree = tree_of(result, points, weight)
+    edges = tree.edges
+    before = np.full(int(tree.twin.max()) + 1, -1)
+    before[tree.twin] = parent
+    one, other = before[edges.pairs].T
+    known = (one >= 0) & (other >= 0)
+    leaning = np.where(known & (not anew), np.where(one == other, 1.0, -1.0), 0.0)
+    caution = CAUTION_ERRORS if isinstance(result, Mixture) else 0.0
+    return tree.clusters((leaning - caution) * edges.error)
+
+
+def component_joins(model: Model, points: Floats, weight: Floats) -> ComponentJoins | None:
+    """How the components on show merge into their clusters; None where each is a cluster."""
+    if len(model.names) == len(model.rows):
+        return None
+    from streamclust.hierarchy.snapshot import ComponentJoins  # slow to import, and not needed to start
+
+    tree = tree_of(model.shown, points[:, : model.n_coordinates], weight)
+    return ComponentJoins(model.place, *joins_within(tree, model.place))
+
+
+def tree_of(result: Result, points: Floats, weight: Floats) -> MergeTree:
+    """The merge tree of a refit's components."""
+    fitted = point_parameters(result)
+    assert isinstance(fitted, GaussianParameters)  # shapes are not joined of counts
+    components = gaussian_components(result.clusters.weight, fitted.mean, fitted.covariance)
+    return merge_tree(components, points, weight)

@@ -1,0 +1,78 @@
+"""How finely a feature tells values apart, from how often values are equal."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamclust._kernels.types import Floats, Ints
+
+SHARPEST = 1e-4
+"""No feature is taken to tell apart less than so many of its standard deviations."""
+NEIGHBOURS, NEIGHBOUR_EVENTS = 3, 16
+"""The density beside a value is taken over so many distinct values on either side, and over so many events: of three
+events its error would be of its own size, and the blur of an atom would change from refit to refit."""
+
+
+def blur_of(points: Floats, weight: Floats, variance: Floats) -> Floats:
+    """(D,): the variance within what each feature cannot tell apart, of an event on average.
+
+    Two events of a continuous feature are never equal. A value that a share p of the events has stands for a step of
+    width p/f, where f is the density beside it: the step of values that were rounded, whatever their distribution,
+    and a wide one where many events have a value that few others come near. Its variance is p²/(12 f²), and at most p²
+    times the feature's: a cluster of events that all have this value then gains log 1/p for each, what the value tells.
+
+    >>> rng = np.random.default_rng(0)
+    >>> x = np.round(rng.normal(size=(20000, 1)) + 1000 * rng.integers(2, size=(20000, 1)), 1)
+    >>> blur = blur_of(x, np.ones(20000), x.var(axis=0))
+    >>> float(np.sqrt(12 * (blur[0] - SHARPEST**2 * x.var())).round(1))
+    0.1
+    """
+    steps = [
+        step_variance(column, weight, float(most)) for column, most in zip(points.T, variance, strict=True)
+    ]
+    return np.asarray(steps) + SHARPEST**2 * variance
+
+
+def step_variance(values: Floats, weight: Floats, variance: float) -> float:
+    """The mean over events of the variance within the step that an event's value stands for.
+
+    >>> step_variance(np.array([1.0, 2.0, 3.0]), np.ones(3), 1.0)
+    0.0
+    >>> step_variance(np.repeat([0.0, 1.0], 1000), np.ones(2000), 0.25) < 0.25**2
+    True
+    """
+    order = np.argsort(values, kind="stable")
+    ordered, w = values[order], weight[order]
+    first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    value, total, count = ordered[first], np.add.reduceat(w, first), np.diff(np.append(first, len(ordered)))
+    n = float(total.sum())
+    # the share of the others that have an event's value: with itself, no two events would differ enough
+    share = np.maximum(total - np.add.reduceat(w**2, first) / total, 0.0) / n
+    if len(value) == 1:
+        return float(share[0]) ** 2 * variance
+    above = spacing(value, total / n, count)
+    below = spacing(-value[::-1], total[::-1] / n, count[::-1])[::-1]
+    apart = np.minimum(above, below)
+    return float(total @ np.minimum((share * apart) ** 2 / 12, share**2 * variance)) / n
+
+
+def spacing(value: Floats, share: Floats, count: Ints) -> Floats:
+    """One over the density above each of some sorted values; +∞ above the last.
+
+    share  of the weight that has the value
+    count  of the events that have it
+
+    >>> spacing(np.array([0.0, 1.0, 2.0]), np.array([0.5, 0.25, 0.25]), np.array([2, 1, 1]))
+    array([ 4.,  4., inf])
+    """
+    last = len(value) - 1
+    events = np.cumsum(count)
+    enough = np.searchsorted(events, events + NEIGHBOUR_EVENTS)
+    there = np.minimum(np.maximum(enough, np.arange(len(value)) + NEIGHBOURS), last)
+    # summed from the other end: what lies above a value that most events have would cancel
+    beyond = np.append(np.cumsum(share[:0:-1])[::-1], 0.0)
+    held = beyond - beyond[there]
+    held[last] = 1.0
+    distance = value[there] - value
+    distance[last] = np.inf
+    return np.asarray(distance / held)

@@ -1,0 +1,284 @@
+"""The parameters of the streaming engine: names, types, defaults, limits and help, declared once.
+
+`StreamClusterer`, `StreamEstimator`, `EngineSettings` and the service's section [engine] all take them. Their
+signatures are written out, for editors and for scikit-learn; a test compares each with this table. The checks of
+values, the defaults and comments of a settings file and the help of commands are made from it.
+
+>>> PARAMETERS["half_life"].default is None
+True
+>>> print(help_of("background"))
+Whether refits run in a thread beside the stream.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+FamilyName = Literal["gaussian", "diagonal", "spherical", "multinomial", "bernoulli", "poisson"]
+RefitName = Literal["bkm", "chunky-em", "dp-means"]
+MixtureName = Literal["finite", "infinite", "uninformative"]
+ShapeName = Literal["ellipse", "any"]
+DriftChoice = Literal["follow", "ignore"]
+Missing = Literal["zero", "impute", "error"]
+Invalid = Literal["refuse", "raise"]
+ScaleName = Literal["deviation", "unit"]
+MAX_UNREDUCED_FEATURES = 64
+"""Events of more features than this are reduced, unless `max_directions` says otherwise."""
+GAUSSIANS = ("gaussian", "diagonal", "spherical")
+"""Families that every refit but "bkm" is for."""
+
+
+class Parameter(NamedTuple):
+    """A parameter: what it may be, and what it means."""
+
+    type: Any
+    default: Any
+    help: str
+    """One sentence: in docstrings, in the help of commands and in the comments of a settings file."""
+    details: str = ""
+    """Further sentences, for docstrings."""
+    least: int = 1
+    """The smallest whole number allowed, for a parameter of type int."""
+    use_none_to: str = ""
+    """What None does, to complete an error message: "use None to ..."."""
+
+
+PARAMETERS: dict[str, Parameter] = {
+    "family": Parameter(
+        FamilyName,
+        "gaussian",
+        'What a cluster is: "gaussian" (any covariance), "diagonal", "spherical", "multinomial", "bernoulli" or '
+        '"poisson".',
+    ),
+    "refit": Parameter(
+        RefitName,
+        "bkm",
+        'How clusters are found: by "bkm" (Bayesian k-means: hard clusters, their number by free energy), "chunky-em" '
+        '(a Gaussian mixture) or "dp-means" (clusters within a radius λ).',
+        "λ² is `birth_penalty`; by default λ, in standard deviations of each feature within clusters, is the one whose "
+        "clusters have the least free energy.",
+    ),
+    "mixture": Parameter(
+        MixtureName,
+        "finite",
+        'Prior of the clusters\' shares under "bkm": "finite" (Dirichlet), "infinite" (Dirichlet process) or '
+        '"uninformative".',
+    ),
+    "max_leaves": Parameter(
+        int | None,
+        None,
+        "Number of leaves of the summary, at most: the bound on memory and on the cost of a refit; by default 512, and "
+        "8 for each cluster where there are more than 64 of them, up to 4,096 or 64 MB.",
+        use_none_to="let the number of clusters decide",
+    ),
+    "refit_every": Parameter(
+        int,
+        20_000,
+        "Events between refits: at first they come more often, later only as evidence grows or the stream changes.",
+    ),
+    "warmup": Parameter(
+        int | None,
+        None,
+        "Events before the first refit; by default 8 for each feature, but at least 20 and at most 100.",
+        "Until then everything is one cluster. The next refits come each time the count has doubled.",
+        use_none_to="let the number of features decide",
+    ),
+    "half_life": Parameter(
+        float | None,
+        None,
+        "An event's weight halves after so many events, or so much time if times are given; by default never.",
+        use_none_to="never forget",
+    ),
+    "drift": Parameter(
+        DriftChoice,
+        "follow",
+        'Whether the clusters are those of the latest events ("follow") or of all events in any order ("ignore").',
+        '"follow": clusters that the latest 30,000 events no longer hold are retired, and shares are theirs where they '
+        "differ from those of all events. A stream that is sorted by cluster looks like one that changes: the clusters "
+        'of its end remain. "ignore", for data that are finite or only badly mixed: nothing is retired and no event '
+        "counts for more than another, so that `settle` finds what is in the whole.",
+    ),
+    "birth_penalty": Parameter(
+        float | None,
+        None,
+        "Squared distance from every centre (λ² of DP-means) beyond which an event may open a cluster between refits "
+        'and, with refit="dp-means", in them; by default the clusters\' own ellipsoids decide.',
+        use_none_to="let the clusters' own ellipsoids decide",
+    ),
+    "shape": Parameter(
+        ShapeName | None,
+        None,
+        'Whether each component that is found is a cluster ("ellipse"), or Gaussians that are pieces of one shape, a '
+        'ring, say, are joined into one ("any"); by default "any" for Gaussians and refit="bkm", else "ellipse".',
+        use_none_to="let refit and family decide",
+    ),
+    "missing": Parameter(
+        Missing | None,
+        None,
+        'A feature that an event lacks is 0 ("zero"), unknown ("impute") or a reason to refuse the event ("error"); by '
+        'default "zero" for counts and yes or no, else "impute".',
+        '"zero" suits words that a document does not have. "impute" learns the value of the nearest leaf, and leaves '
+        "the feature out of account in predictions. The same holds for events before the first that has the feature.",
+        use_none_to="let the family decide",
+    ),
+    "invalid": Parameter(
+        Invalid,
+        "refuse",
+        'What to do with events that cannot be learnt: "refuse" counts them, warns once and goes on; "raise" raises.',
+    ),
+    "background": Parameter(
+        bool,
+        True,
+        "Whether refits run in a thread beside the stream.",
+        "The results are the same bit for bit.",
+    ),
+    "feature_order": Parameter(
+        Sequence[Hashable] | None,
+        None,
+        "Features that first appear together get columns in this order; by default in the order of their names.",
+        use_none_to="order features by their names",
+    ),
+    "on_event": Parameter(
+        Callable[[Any], object] | None,
+        None,
+        "Called with each lifecycle event (`Change`) as it happens.",
+        use_none_to="call nothing",
+    ),
+    "seed": Parameter(
+        int,
+        0,
+        "The same seed and events give the same clusters, however the events were batched.",
+        least=0,
+    ),
+    "max_time_step": Parameter(
+        float | None,
+        None,
+        "How far one event may carry time forward; by default 4 half-lives.",
+        "An event further ahead is refused: its clock is taken to be wrong, until more such events come than have "
+        "agreed with the clock, 32 at most (each event in time takes one of them back). Then time moves to their "
+        "median, and a pause as long is let pass from then on. Late events are learnt at the weight they would have by "
+        "now; if as many as that are later than one step, the clock was wrong and is turned back, with all that was "
+        "learnt.",
+        use_none_to="allow 4 half-lives",
+    ),
+    "max_features": Parameter(
+        int | None,
+        None,
+        'Events that would bring more features than this are refused; by default 256 for "gaussian", else 1024, and '
+        "4096 if the first event has more than that.",
+        'Memory grows with their number, and with its square for "gaussian" unless they are reduced.',
+        use_none_to="let the family decide",
+    ),
+    "max_directions": Parameter(
+        int | None,
+        None,
+        "Gaussian events of more features than this are taken to at most so many directions; by default those of more "
+        "than 64 features, to at most 16.",
+        "The directions are those in which the first 1,024 events vary most above the noise; until then events wait, "
+        "and all are one cluster. Clusters are found in these directions, and reported in the features.",
+        use_none_to="reduce events of more than 64 features",
+    ),
+    "scale": Parameter(
+        ScaleName,
+        "deviation",
+        'How wide events are compared: with each feature in its own deviations ("deviation"), or by their angle '
+        '("unit"), for embeddings and texts.',
+        '"unit" divides every event by its length first, however many features it has; an event of zeros is refused.',
+    ),
+    "outliers": Parameter(
+        float | None,
+        None,
+        "Points that are more novel than all but this share of recent events are labelled -1; by default none are.",
+        use_none_to="label every point with its cluster",
+    ),
+    "leaf_size": Parameter(
+        int,
+        16,
+        "Number of events that a leaf of the summary keeps as a sample, at most.",
+        least=2,
+    ),
+}
+"""All parameters, in the order of every signature."""
+
+NOT_TAKEN: dict[str, dict[str, str]] = {
+    "StreamClusterer": {
+        "outliers": "`tail_one` tells how rare an event is",
+        "leaf_size": "no stream has needed another than the default",
+    },
+    "StreamEstimator": {
+        "missing": "scikit-learn's tables have a value in every cell",
+        "invalid": "scikit-learn's estimators raise for invalid input",
+        "feature_order": "columns keep the order of the table",
+        "max_time_step": "points come without times",
+        "max_features": "the first table fixes the columns",
+        "leaf_size": "no stream has needed another than the default",
+    },
+    "EngineSettings": {
+        "missing": "the engine learns complete rows",
+        "invalid": "the engine raises for rows it cannot learn; who holds it decides what to do with them",
+        "feature_order": "the engine knows columns, not names",
+        "on_event": "a function cannot be saved with the settings; the engine takes it beside them",
+        "max_time_step": "the engine takes times as they come, from checked clocks",
+        "max_features": "the engine is told its number of columns",
+        "max_directions": "the engine learns rows that were reduced",
+        "scale": "the engine learns rows that were scaled",
+        "outliers": "labels are made by who asks the model",
+    },
+    "EngineSection": {
+        "invalid": "the service sends events that cannot be learnt to the dead letters",
+        "on_event": "the service sends lifecycle events to its outputs",
+        "outliers": "the service tells the novelty of each event",
+        "leaf_size": "no stream has needed another than the default",
+    },
+}
+"""Why a parameter is not taken, by the class that does not take it."""
+
+
+def taken_by(place: str) -> dict[str, Parameter]:
+    """The parameters that a class takes.
+
+    >>> [name for name in PARAMETERS if name not in taken_by("StreamClusterer")]
+    ['outliers', 'leaf_size']
+    """
+    return {name: parameter for name, parameter in PARAMETERS.items() if name not in NOT_TAKEN[place]}
+
+
+def help_of(name: str) -> str:
+    """What a parameter means, in one sentence."""
+    return PARAMETERS[name].help
+
+
+def documentation(names: Iterable[str], width: int = 116) -> str:
+    """The text on parameters in the docstring of a class that takes them.
+
+    >>> documentation(["background"]).splitlines()[-1]
+    '    Whether refits run in a thread beside the stream. The results are the same bit for bit.'
+    """
+    lines = ["Parameters", "----------"]
+    for name in names:
+        text = f"{PARAMETERS[name].help} {PARAMETERS[name].details}".strip()
+        lines += [name, textwrap.fill(text, width, initial_indent="    ", subsequent_indent="    ")]
+    return "\n".join(lines)
+
+
+def check_together(given: Mapping[str, Any]) -> None:
+    """Raise ValueError for parameters that are allowed one by one but not together.
+
+    >>> check_together({"refit": "chunky-em", "family": "poisson"})
+    Traceback (most recent call last):
+        ...
+    ValueError: refit="chunky-em" fits Gaussians: family must be one of gaussian, diagonal, spherical, got 'poisson'; \
+use refit="bkm" for it
+    """
+    if given.get("refit", "bkm") != "bkm" and given.get("family") not in GAUSSIANS:
+        raise ValueError(
+            f'refit="{given["refit"]}" fits Gaussians: family must be one of {", ".join(GAUSSIANS)}, '
+            f'got {given.get("family")!r}; use refit="bkm" for it'
+        )
+    if given.get("shape") == "any" and given.get("family") not in GAUSSIANS:
+        raise ValueError(
+            f'shape="any" joins Gaussians: family must be one of {", ".join(GAUSSIANS)}, '
+            f'got {given.get("family")!r}; use shape="ellipse" for it'
+        )

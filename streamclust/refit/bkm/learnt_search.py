@@ -1,0 +1,175 @@
+"""The search for clusters under a learnt prior: paths down, then splits, merges and θ by turns."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import numpy as np
+
+from streamclust._kernels.types import Floats
+from streamclust.families import AnyFamily, Gaussian
+from streamclust.families.priors import spread_indices
+from streamclust.moments import Moments
+from streamclust.refit.bkm.labelling import Labelling
+from streamclust.refit.bkm.path import GROWTH, best_path, learn_prior, path_down, seeded, settle, starts
+from streamclust.refit.bkm.problem import Problem
+from streamclust.refit.bkm.search import Steps, iterate, polish, refine, step
+from streamclust.refit.partition import Partition
+from streamclust.refit.steps import Step
+
+ROUNDS = 3
+"""Rounds of splits and merges, ME iterations and θ, at most."""
+MIN_GAIN_SHARE = 1e-6
+"""A round that lowers F by a smaller share of it is the last."""
+FEW_ROWS, REPEATS = 1_000, 4
+"""Paths over at most so many points are tried so many times."""
+FEW_CUTS = 2, 1
+"""Principal and random first cuts of a cluster of a stream that is tried to be split."""
+START_ROWS = 2_048
+"""Where leaves are too wide to start on, paths start on so many rows of the sample."""
+SAME_NATS = 5.0
+"""Labellings of as many clusters whose F differ by no more are taken to be the same optimum."""
+WIDE_LEAVES = 0.5
+"""Leaves that keep more than this share of the variance within themselves, in the metric of clusters, are too wide."""
+
+
+def cold_points(problem: Problem, rng: np.random.Generator, stage: str, quick: bool = False) -> Steps:
+    """From nothing, on points."""
+    state = yield from refined((yield from points_path(problem, rng, stage, quick)), rng, stage)
+    if problem.family.scatter == "none" and not quick:  # single counts decide where the boundaries are
+        state = yield from polish(state, stage)
+        state = yield from refined(learn_prior(state), rng, stage)
+    return state
+
+
+def points_path(problem: Problem, rng: np.random.Generator, stage: str, quick: bool) -> Steps:
+    """The best path on points. Few points have many local optima, and cost little: their paths are repeated."""
+    repeats = 1 if quick or len(problem.rows) > FEW_ROWS else REPEATS
+    return (yield from best_path(problem, rng, stage, repeats=repeats, quick=quick))
+
+
+def cold_tree(leaves: Problem, sample: Problem, rng: np.random.Generator, quick: bool = False) -> Steps:
+    """From nothing, on a tree."""
+    state = yield from tree_path(leaves, sample, rng, quick)
+    return (yield from refined(state, rng, "sample", *FEW_CUTS))
+
+
+def tree_path(leaves: Problem, sample: Problem, rng: np.random.Generator, quick: bool) -> Steps:
+    """Paths on the leaves, which see rare clusters; K is decided on the sample.
+
+    In many dimensions the leaves are too wide to tell clusters apart: paths then start on some of the sample. If
+    `quick`, a start from more clusters follows only where the sample has more than a third of those begun with.
+    """
+    rows, whole, stage = leaves, True, "leaves"
+    if too_wide(leaves):
+        rows, whole = sample.subset(spread_indices(len(sample.rows), START_ROWS)), False
+        stage = "some of the sample"
+    if not quick:
+        return (yield from sample_path(sample, (yield from best_path(rows, rng, stage, leaves=whole))))
+    best: Labelling | None = None
+    state: Labelling | None = None
+    for k in starts(len(rows.rows) // 2):
+        found = yield from path_down(seeded(rows, k, rng), stage, whole, past_rest=not whole)
+        if best is not None and not found.free_energy < best.free_energy:
+            break
+        best, state = found, (yield from sample_path(sample, found))
+        if state.n_clusters <= k / GROWTH:
+            break
+    assert state is not None
+    return state
+
+
+def sample_path(sample: Problem, found: Labelling) -> Steps:
+    """The sample labelled by the clusters found on other rows, and the path down from there."""
+    state = relabelled(sample, found.clusters, found.problem.family)
+    yield step("sample", "relabel", state)
+    return (yield from path_down(state, "sample", leaves=True))
+
+
+def warm_tree(sample: Problem, start: Moments | Partition, rng: np.random.Generator) -> Steps:
+    """From given clusters."""
+    return (yield from refined((yield from warm_start(sample, start)), rng, "sample", *FEW_CUTS))
+
+
+def warm_start(sample: Problem, start: Moments | Partition) -> Steps:
+    """The sample labelled by given clusters and, if they come as a partition of a learnt prior, by its θ."""
+    clusters = (start.clusters if isinstance(start, Partition) else start).to(sample.family.scatter)
+    assert sample.learner is not None
+    if isinstance(start, Partition) and type(start.family) is sample.learner.kind:
+        family = sample.learner.carried(start.family)
+    else:
+        scaled = clusters.scale(sample.weight / float(clusters.weight.sum()))
+        family = sample.learner.improved(sample.learner.start(scaled), scaled)
+    state = relabelled(sample, clusters, family)
+    yield step("sample", "relabel", state)
+    return settle(state, 3)
+
+
+def challenged_tree(
+    leaves: Problem,
+    sample: Problem,
+    start: Moments | Partition,
+    rng: np.random.Generator,
+    few: bool,
+    margin: float,
+) -> Steps:
+    """From given clusters, and from nothing on the leaves or, where those are `few`, on the sample.
+
+    What is found from nothing must be better by a margin. Where both come to the same, only one is refined.
+    """
+    state = yield from warm_start(sample, start)
+    if few:
+        other = yield from points_path(sample, rng, "sample", quick=True)
+    else:
+        other = yield from tree_path(leaves, sample, rng, quick=True)
+    same = yield from same_optimum(state, other)
+    state = yield from refined(state, rng, "sample", *FEW_CUTS)
+    if same:
+        return state
+    other = yield from refined(other, rng, "sample", *FEW_CUTS)
+    return other if other.free_energy < state.free_energy - margin else state
+
+
+def same_optimum(one: Labelling, other: Labelling) -> Generator[Step[Partition], None, bool]:
+    """Whether ME iterations take two labellings to as many clusters, and to as good as the same F."""
+    if one.n_clusters != other.n_clusters:
+        return False
+    for state in (one, other):
+        yield from iterate(state, "sample")
+        learn_prior(state)
+    return one.n_clusters == other.n_clusters and abs(one.free_energy - other.free_energy) <= SAME_NATS
+
+
+def relabelled(problem: Problem, clusters: Moments, family: AnyFamily) -> Labelling:
+    """Rows labelled by given clusters under a given prior."""
+    return Labelling.nearest(problem.under(family), clusters)
+
+
+def refined(
+    state: Labelling, rng: np.random.Generator, stage: str, principal: int = 3, random: int = 2
+) -> Steps:
+    """Splits and merges, ME iterations and θ by turns, while there are any and F falls."""
+    yield from iterate(state, stage)
+    for _ in range(ROUNDS):
+        before, labels = state.free_energy, state.labels
+        state = yield from refine(state, rng, stage, principal, random)
+        same = state.labels is labels
+        yield from iterate(state, stage)
+        learn_prior(state)
+        yield step(stage, "learn", state)
+        if same or not state.free_energy < before - MIN_GAIN_SHARE * abs(before):
+            break
+    return state
+
+
+def too_wide(leaves: Problem) -> bool:
+    """Whether leaves keep most of the variance inside, measured in the covariance of a typical leaf's surroundings."""
+    rows = leaves.rows
+    if rows.kind != "full":
+        return False
+    total: Floats = rows.to_groups(None, kind="full").covariance[0]
+    within = rows.scatter.sum(axis=0) / leaves.weight
+    assert isinstance(leaves.family, Gaussian)
+    blur = np.diag(leaves.family.blur)
+    share = np.linalg.solve(total + blur, within + blur)
+    return bool(np.trace(share) / len(total) > WIDE_LEAVES)

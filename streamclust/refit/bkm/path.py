@@ -1,0 +1,151 @@
+"""Down from many clusters to the K of least free energy, the prior learnt on the way.
+
+Labels and θ are improved by turns; in between, clusters that are near each other are merged, whether that pays or not.
+The best labelling met is returned: a path that only merged where it pays would rest at the first K where none does.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamclust._kernels.refit.path import best_on_path
+from streamclust._kernels.types import Floats, Ints
+from streamclust.families import Gaussian
+from streamclust.families.learnt import PriorLearner
+from streamclust.refit.bkm.labelling import Labelling
+from streamclust.refit.bkm.near import NEIGHBOURS, near_pairs
+from streamclust.refit.bkm.problem import Problem
+from streamclust.refit.bkm.search import Steps, nearest_seed, step
+
+FIRST_START = 40
+"""K_init of the first start; each next one has GROWTH times as many."""
+GROWTH = 3
+ROUNDS, PATH_ROUNDS = 2, 1
+"""Rounds of EM for θ each time that it is learnt anew; on a compiled path, where the next time comes soon."""
+OFFERED = 16
+"""On a path rows choose among so many clusters nearest to their own, where there are more than twice as many."""
+TURNS = 3
+"""Labels and θ by turns, so many times, before the first merge."""
+SETTLING_POINTS, SETTLING_LEAVES = 5, 3
+"""ME iterations after each round of merges."""
+STOP_POINTS, STOP_LEAVES = 0.4, 0.7
+"""A path ends where K has fallen below this share of the best one met."""
+
+
+def learn_prior(state: Labelling, rounds: int = ROUNDS) -> Labelling:
+    """θ learnt anew from the clusters; the labels stay."""
+    learner = state.problem.learner
+    if learner is not None:
+        state.rescore(learner.improved(state.problem.family, state.clusters, rounds))
+    return state
+
+
+def settle(state: Labelling, iterations: int, turns: int = 1) -> Labelling:
+    """ME iterations, then θ, by turns."""
+    for _ in range(turns):
+        state.converge(iterations)
+        learn_prior(state)
+    return state
+
+
+def starts(most: int) -> list[int]:
+    """K_init of the starts there may be, at most half as many clusters as rows."""
+    sizes = [FIRST_START]
+    while sizes[-1] * GROWTH <= most:
+        sizes.append(sizes[-1] * GROWTH)
+    return [min(size, max(most, 1)) for size in sizes]
+
+
+def best_path(
+    problem: Problem, rng: np.random.Generator, stage: str, leaves: bool = False, repeats: int = 1, quick: bool = False
+) -> Steps:  # fmt: skip
+    """The best of several paths down, from ever more clusters while that helps; each start `repeats` times.
+
+    There are two starts at least or, if `quick`, one: a stream tries again when it has learnt more.
+    On leaves a path ends where no merge pays: leaves straddle clusters that overlap, and cannot tell which to join.
+    """
+    best: Labelling | None = None
+    for i, k in enumerate(starts(len(problem.rows) // 2)):
+        before = best
+        for _ in range(repeats):
+            found = yield from path_down(seeded(problem, k, rng), stage, leaves, past_rest=not leaves)
+            if best is None or found.free_energy < best.free_energy:
+                best = found
+        assert best is not None
+        if (i > 0 or quick) and (best is before or best.n_clusters <= k / GROWTH):
+            break
+    assert best is not None
+    return best
+
+
+def seeded(problem: Problem, n_clusters: int, rng: np.random.Generator) -> Labelling:
+    """Rows with the nearest of so many k-means++ centres; θ from what is left within clusters."""
+    labels = nearest_seed(problem, n_clusters, rng)
+    if problem.learner is not None:
+        k = int(labels.max(initial=0)) + 1
+        problem = problem.under(problem.learner.start(problem.group(labels, k)))
+    return Labelling(problem, labels)
+
+
+def path_down(state: Labelling, stage: str, leaves: bool, past_rest: bool = True) -> Steps:
+    """From this labelling down by merges to few clusters; the labelling of least F on the way.
+
+    Merges go on where none pays, unless `past_rest` is False.
+    """
+    settling, stop = (SETTLING_LEAVES, STOP_LEAVES) if leaves else (SETTLING_POINTS, STOP_POINTS)
+    if state.problem.compiled and isinstance(state.problem.learner, PriorLearner):
+        best = compiled_path(state, state.problem.learner, settling, stop, past_rest)
+        yield step(stage, "path", best)
+        return best
+    settle(state, settling, TURNS)
+    yield step(stage, "seed", state)
+    best = state.copy()
+    while state.n_clusters > 1 and state.n_clusters >= stop * best.n_clusters:
+        a, b = near_pairs(state)
+        change = state.merge_changes_of(a, b)
+        if not past_rest and not np.any(change < 0):
+            break
+        state.merge_pairs(chosen_merges(a, b, change, state.n_clusters))
+        settle(state, settling)
+        if state.free_energy < best.free_energy:
+            best = state.copy()
+            yield step(stage, "merge", best)
+    settle(best, settling)
+    yield step(stage, "iterate", best)
+    return best
+
+
+def compiled_path(
+    state: Labelling, learner: PriorLearner, settling: int, stop: float, past_rest: bool
+) -> Labelling:
+    """The same, compiled."""
+    problem = state.problem
+    assert isinstance(problem.family, Gaussian)
+    row_weight, row_mean, row_scatter, _ = problem.grouped
+    _, _, _, xi0, m0, eta0, _, blur = problem.family.prior_and(state.clusters)
+    labels, k, xi0, eta0, S = best_on_path(
+        problem.columns, problem.spread, row_weight, row_mean, row_scatter, state.labels, state.n_clusters,
+        xi0, m0, eta0, learner.shape(problem.family), blur, *learner.limits, PATH_ROUNDS, problem.mixture.phi0,
+        problem.local_kish, NEIGHBOURS, OFFERED, settling, TURNS, stop, past_rest,
+    )  # fmt: skip
+    return Labelling(problem.under(learner.family(xi0, eta0, S)), labels, int(k))
+
+
+def chosen_merges(a: Ints, b: Ints, change: Floats, k: int) -> list[tuple[int, int]]:
+    """The better half of the merges that pay, at most K/5; where none pays, the best K/6 all the same.
+
+    No cluster is in two of them.
+    """
+    paying = int(np.count_nonzero(change < 0))
+    count = max(1, min((paying + 1) // 2, k // 5) if paying else k // 6)
+    free = np.ones(k, dtype=bool)
+    pairs: list[tuple[int, int]] = []
+    for i in np.argsort(change, kind="stable"):
+        if paying and not change[i] < 0:
+            break
+        if free[a[i]] and free[b[i]]:
+            pairs.append((int(a[i]), int(b[i])))
+            free[[a[i], b[i]]] = False
+            if len(pairs) == count:
+                break
+    return pairs

@@ -1,0 +1,181 @@
+"""Input of a search for clusters: rows to partition, a family and a mixture; and the costs under them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from streamclust._kernels.moments import group_rows
+from streamclust._kernels.refit.bkm import quadratic_costs
+from streamclust._kernels.types import Floats, Ints
+from streamclust.families import AnyFamily, Finite, Gaussian, Mixture
+from streamclust.families.base import as_rows
+from streamclust.families.gaussian import NormalWishart, row_cost
+from streamclust.families.learners import AnyLearner
+from streamclust.moments import Moments, scatter_width
+from streamclust.refit.bkm.on_tree import Assign, RowTree
+from streamclust.tree.descent import Ownership
+
+MAX_BLOCKED_FEATURES = 256
+"""Up to here the blocked kernel beats a matrix product per cluster, 2 to 15 times."""
+CANCELLED = 1e-9
+"""Costs of leaves may lose so many nats per event to cancellation, no more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Rows to partition, and what a partition is scored by.
+
+    With `local_kish` the rows are a stratified sample that stands for a stream. Their weights then total the
+    whole sample's effective size, and each split or merge is decided at the effective size of the smaller
+    cluster: where the sample is dense, its clusters have more evidence than their weight says.
+    `assign` says how ME iterations find the cheapest cluster of each row; they find the same.
+    """
+
+    family: AnyFamily
+    mixture: Mixture
+    rows: Moments
+    local_kish: bool = False
+    assign: Assign = "auto"
+    learner: AnyLearner | None = None
+    """Learns the family's prior from the clusters; None where that is given."""
+
+    def under(self, family: AnyFamily) -> Problem:
+        """The same rows under another prior; what was worked out of the rows alone is kept."""
+        twin = replace(self, family=family)
+        kept = ("tree", "columns", "spread", "_triangle", "_lifted", "weight", "grouped")
+        twin.__dict__.update({name: self.__dict__[name] for name in kept if name in self.__dict__})
+        return twin
+
+    @cached_property
+    def prior_cost(self) -> float:
+        """-log p(θ): what the family's prior itself adds to F, 0 where it is given."""
+        return 0.0 if self.learner is None else self.learner.cost(self.family)
+
+    @cached_property
+    def tree(self) -> RowTree | None:
+        """The rows in a tree for ME iterations to descend, where that is asked for; leaves have none."""
+        wanted = self.assign == "tree" and self.rows.kind == "none"
+        return RowTree(self.rows, self.family.scatter) if wanted else None
+
+    @cached_property
+    def columns(self) -> Floats:
+        """The points, one contiguous row per feature: what the kernels read."""
+        return np.ascontiguousarray(self.rows.mean.T, dtype=float)
+
+    @cached_property
+    def _triangle(self) -> tuple[Ints, Ints]:
+        """Places of a matrix's upper half."""
+        return np.triu_indices(self.rows.n_features)
+
+    @cached_property
+    def _lifted(self) -> tuple[Floats, Floats, float]:
+        """The rows' mean μ, and Σ(x-μ)(x-μ)ᵀ (upper half), Σ(x-μ), n of each row, one column per row.
+
+        Any quadratic cost, summed over a row's points, is a product with them. Last, their greatest ‖x-μ‖².
+        """
+        rows, (i, j) = self.rows, self._triangle
+        middle = rows.weight @ rows.mean / self.weight
+        y = rows.mean - middle
+        squares = rows.scatter[:, i, j] + rows.weight[:, None] * y[:, i] * y[:, j]
+        columns = [squares * np.where(i == j, 1.0, 2.0), rows.weight[:, None] * y, rows.weight[:, None]]
+        reach = float(np.einsum("ri,ri->r", y, y).max(initial=0.0))
+        return middle, np.ascontiguousarray(np.concatenate(columns, axis=1).T), reach
+
+    @cached_property
+    def weight(self) -> float:
+        """N."""
+        return float(self.rows.weight.sum())
+
+    @property
+    def quadratic(self) -> bool:
+        """Whether the blocked kernel prices these rows."""
+        return isinstance(self.family, Gaussian) and self.rows.n_features <= MAX_BLOCKED_FEATURES
+
+    @property
+    def compiled(self) -> bool:
+        """Whether runs of ME iterations are compiled: full Gaussians under a finite mixture, without a tree."""
+        proper = type(self.family) is Gaussian and type(self.mixture) is Finite
+        return proper and self.tree is None and self.quadratic and self.rows.kind in ("none", "full")
+
+    @cached_property
+    def spread(self) -> Floats:
+        """The upper half of each row's scatter, off-diagonals doubled, one row per place; empty for points."""
+        if self.rows.kind == "none":
+            return np.zeros((0, len(self.rows)))
+        i, j = self._triangle
+        return np.ascontiguousarray((self.rows.scatter[:, i, j] * np.where(i == j, 1.0, 2.0)).T)
+
+    @cached_property
+    def grouped(self) -> tuple[Floats, Floats, Floats, int]:
+        """The rows as the kernel that groups them reads them."""
+        rows = as_rows(self.rows, self.family.scatter)
+        weight, mean = (np.ascontiguousarray(part, dtype=float) for part in (rows.weight, rows.mean))
+        return weight, mean, rows.flat_scatter, scatter_width(self.family.scatter, rows.n_features)
+
+    def group(self, labels: Ints, n_clusters: int) -> Moments:
+        """Moments of each cluster; rows labelled below 0 are left out."""
+        weight, mean, scatter, width = self.grouped
+        return Moments.from_flat(
+            *group_rows(weight, mean, scatter, labels, n_clusters, width), self.family.scatter
+        )
+
+    def terms(self, clusters: Moments) -> Floats:
+        """What each cluster adds to F."""
+        return self.mixture.cluster_terms(self.family, clusters)
+
+    def normaliser(self, n_clusters: int) -> float:
+        """What K clusters add to F together."""
+        return float(self.mixture.normaliser(self.weight, n_clusters))
+
+    def price(self, before: int, after: int, scale: Floats) -> Floats:
+        """Change of `normaliser` when K changes, with every event counted `scale` times."""
+        if np.all(scale == 1.0):
+            return np.full(len(scale), self.normaliser(after) - self.normaliser(before))
+        weight = scale * self.weight
+        return np.asarray(self.mixture.normaliser(weight, after) - self.mixture.normaliser(weight, before))
+
+    def costs(self, clusters: Moments) -> Floats:
+        """Labelling costs (20), (24), (34) with their mixing terms, clusters x rows."""
+        posterior = self.family.posterior(clusters)
+        mixing = self.mixture.mixing(clusters.weight)
+        if self.quadratic:
+            assert isinstance(posterior, NormalWishart)
+            W, half_eta, constant = posterior.whitener, posterior.eta / 2, posterior.constant - mixing
+            if self.rows.kind == "full":
+                return self._costs_of_leaves(posterior.mean, W, half_eta, constant)
+            return quadratic_costs(self.columns, self.rows.weight, posterior.mean, W, half_eta, constant)
+        cost = self.family.labelling_cost(posterior, self.rows)
+        return np.ascontiguousarray(row_cost(self.rows.weight, -mixing, cost).T)
+
+    def descend(self, clusters: Moments) -> Ownership | None:
+        """The cheapest cluster of each row, by a descent of the tree.
+
+        None where there is no tree, or where costs that are not finite (of clusters that are singular under a flat
+        prior) have no bounds to descend by.
+        """
+        if self.tree is None:
+            return None
+        form = self.family.cost_form(self.family.posterior(clusters), self.mixture.mixing(clusters.weight))
+        return self.tree.descend(form) if all(np.isfinite(part).all() for part in form) else None
+
+    def _costs_of_leaves(self, mean: Floats, W: Floats, half_eta: Floats, constant: Floats) -> Floats:
+        """The same for rows with scatter of their own, by one product of matrices where digits allow."""
+        i, j = self._triangle
+        precision = np.matmul(W.transpose(0, 2, 1), half_eta[:, None, None] * W)
+        middle, lifted, reach = self._lifted
+        shift = mean - middle
+        slope = np.matmul(precision, shift[:, :, None])[:, :, 0]
+        sizes = np.einsum("kii->k", precision) * (reach + np.einsum("ki,ki->k", shift, shift))
+        if np.all(sizes * np.finfo(float).eps < CANCELLED) and np.all(np.isfinite(constant)):
+            constant = constant + np.einsum("ki,ki->k", shift, slope)
+            parts = [precision[:, i, j], -2 * slope, constant[:, None]]
+            return np.asarray(np.concatenate(parts, axis=1) @ lifted)
+        cost: Floats = quadratic_costs(self.columns, self.rows.weight, mean, W, half_eta, constant)
+        return np.asarray(cost + precision[:, i, j] @ self.spread)  # (η/2) tr(B⁻¹S): a row's own spread
+
+    def subset(self, index: Ints) -> Problem:
+        """The same over some of the rows."""
+        return replace(self, rows=self.rows[index])

@@ -1,0 +1,42 @@
+"""Expected heights of edges: each is measured with an error, and all of them together tell what heights there are.
+
+Of a ring in twenty pieces of fifty events each, some edge looks like two bells by chance; that it is a plateau as the
+others are is likelier. Of many clusters that overlap, some two look like a plateau; that they are two, as the others
+are, is likelier. So the distribution of true heights is estimated from all edges (empirical Bayes): of all
+distributions the one under which the measured heights are likeliest [Kiefer and Wolfowitz 1956]. A single edge keeps
+its height.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamclust._kernels.types import Floats
+
+MAX_ATOMS = 100
+"""Heights that the distribution may have: those measured or, of more edges, so many quantiles of them."""
+EM_STEPS = 50
+"""EM iterations for the shares of the atoms."""
+MIN_ERROR_NATS = 1e-4
+"""Standard errors count as at least so many nats."""
+
+
+def expected_heights(height: Floats, error: Floats) -> Floats:
+    """The expected true height of each edge, given what was measured of all; infinite ones stay so.
+
+    >>> expected_heights(np.array([-0.05, -0.04, 0.01, 0.5]), np.full(4, 0.03)).round(2)
+    array([-0.04, -0.04, -0.02,  0.5 ])
+    """
+    known = np.isfinite(height)
+    h, se = height[known], np.maximum(error[known], MIN_ERROR_NATS)
+    if len(h) < 2:
+        return height
+    atoms = np.sort(h) if len(h) <= MAX_ATOMS else np.quantile(h, np.linspace(0.0, 1.0, MAX_ATOMS))
+    log = -0.5 * ((h[:, None] - atoms) / se[:, None]) ** 2
+    likelihood = np.exp(log - log.max(axis=1, keepdims=True))
+    share = np.full(len(atoms), 1.0 / len(atoms))
+    for _ in range(EM_STEPS):
+        share *= (1.0 / (likelihood @ share)) @ likelihood / len(h)
+    expected = height.copy()
+    expected[known] = likelihood @ (share * atoms) / (likelihood @ share)
+    return expected

@@ -1,0 +1,27 @@
+"""Sketches: wide events, such as embeddings, taken to a few directions in which clusters are found.
+
+>>> import numpy as np
+>>> rng = np.random.default_rng(0)
+>>> events = rng.normal(size=(500, 3)) @ rng.normal(size=(3, 200)) + 0.01 * rng.normal(size=(500, 200))
+>>> sketch = learn_sketch(events)
+>>> sketch
+Sketch(200 features in 16 directions)
+>>> bool(np.abs(sketch.expand(sketch.project(events)) - events).max() < 0.1)
+True
+"""
+
+from streamclust.sketch.carrying import CoordinateMap
+from streamclust.sketch.learning import MAX_DIRECTIONS, learn_sketch, relearn_sketch
+from streamclust.sketch.sketch import Rows, Sketch, check_lengths, check_sketch, identity
+
+__all__ = [
+    "MAX_DIRECTIONS",
+    "CoordinateMap",
+    "Rows",
+    "Sketch",
+    "check_lengths",
+    "check_sketch",
+    "identity",
+    "learn_sketch",
+    "relearn_sketch",
+]

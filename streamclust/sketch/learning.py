@@ -1,0 +1,255 @@
+"""Learning a sketch: the directions in which events vary most, out of the noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from streamclust._kernels.types import Floats
+from streamclust.late import csr_array, diags_array, eigh, issparse
+from streamclust.moments import Moments
+from streamclust.sketch.sketch import Rows, Sketch
+
+MAX_DIRECTIONS = 16
+"""Directions of a sketch, at most, unless told: the cost of learning grows with their square."""
+MIN_RESIDUAL_SHARE = 1e-9
+"""Least mean of squared residuals, as a part of the squared lengths: events of few exact directions have none."""
+MIN_JUDGED_EVENTS = 8
+"""Residuals of fewer events are not judged."""
+
+
+def learn_sketch(
+    rows: Rows, weight: Floats | None = None, max_directions: int = MAX_DIRECTIONS, unit: bool = False
+) -> Sketch:
+    """The sketch of events: principal directions above the noise, at most so many.
+
+    Features are compared in their deviations or, with `unit`, as they are, after each event was divided by its length.
+
+    >>> learn_sketch(np.ones((10, 100)))
+    Sketch(100 features in 1 directions)
+    """
+    share = shares(rows.shape[0], weight)
+    x = on_sphere(rows) if unit else rows
+    centre, scale = units(x, share, unit)
+    variance, directions = principal(x, share, centre, scale, max_directions)
+    d = n_directions(variance, rows.shape[0], rows.shape[1], max_directions)
+
+    def learn(part: Rows, share: Floats) -> Floats:
+        return principal(part, share, centre, scale, d)[1]
+
+    found = Sketch(centre, scale, np.ascontiguousarray(directions[:, :d]), np.zeros(len(centre)), unit=unit)
+    level, spread = residuals(x, share, centre, scale, learn)
+    return replace(found, noise=left_out(found, rows, x, share), level=level, spread=spread)
+
+
+def relearn_sketch(
+    old: Sketch, past: Moments, rows: Rows, weight: Floats | None = None, max_directions: int = MAX_DIRECTIONS
+) -> Sketch:
+    """A sketch of the past and the present, which count alike: the events that `old` has seen, and new `rows`.
+
+    `past` is one row: the moments of all events in the coordinates of `old`, whose centre and units are kept.
+    """
+    share = shares(rows.shape[0], weight)
+    x = on_sphere(rows) if old.unit else rows
+    more = max(0, x.shape[1] - old.n_features)
+    centre = np.concatenate([old.centre, np.zeros(more)])
+    scale = np.concatenate([old.scale, np.full(more, np.median(old.scale))])
+    known = np.pad(old.directions, ((0, more), (0, 0)))
+    spread = past.covariance[0]
+    if past.kind != "full":
+        spread = np.diag(np.broadcast_to(spread, old.n_directions))
+    before = known, spread + np.outer(past.mean[0], past.mean[0])
+
+    def learn(part: Rows, share: Floats) -> Floats:
+        variance, present = principal(part, share, centre, scale, max_directions)
+        d = n_directions(variance, part.shape[0], part.shape[1], max_directions)
+        return leading([before, (present[:, :d], np.diag(variance[:d]))], max_directions)
+
+    found = Sketch(centre, scale, learn(x, share), np.zeros(len(centre)), unit=old.unit)
+    level, deviation = residuals(x, share, centre, scale, learn)
+    return replace(found, noise=left_out(found, rows, x, share), level=level, spread=deviation)
+
+
+def leading(parts: Sequence[tuple[Floats, Floats]], most: int) -> Floats:
+    """The directions of largest second moment, at most so many, of several spaces together, each counting alike.
+
+    A space is given by orthonormal directions, and the second moments in their coordinates.
+    """
+    basis, _ = np.linalg.qr(np.concatenate([directions for directions, _ in parts], axis=1))
+    within = [basis.T @ directions for directions, _ in parts]
+    moments = [each @ second @ each.T for each, (_, second) in zip(within, parts, strict=True)]
+    variance, found = eigh(np.sum(moments, axis=0))
+    order = np.argsort(variance)[::-1][:most]
+    order = order[variance[order] > 1e-12 * max(variance[order[0]], np.finfo(float).tiny)]
+    return pointing_up(basis @ found[:, order])
+
+
+def left_out(sketch: Sketch, rows: Rows, x: Rows, share: Floats) -> Floats:
+    """The mean square of each feature, in its unit, outside the directions; `x` are the rows as they are compared."""
+    z, kept = sketch.project(rows), sketch.directions
+    inside = np.einsum("jk,kl,jl->j", kept, (z * share[:, None]).T @ z, kept, optimize=True)
+    return np.asarray(np.maximum(second_moments(x, share, sketch.centre, sketch.scale) - inside, 0.0))
+
+
+def second_moments(x: Rows, share: Floats, centre: Floats, scale: Floats) -> Floats:
+    """The mean squared deviation of each feature from the centre, in its unit; what is missing has none."""
+    if issparse(x):
+        squares = np.asarray(share @ x.multiply(x)) - 2.0 * centre * np.asarray(share @ x) + centre**2
+        return np.asarray(squares / scale**2)
+    return np.asarray(share @ np.nan_to_num((x - centre) / scale) ** 2)
+
+
+def shares(n: int, weight: Floats | None) -> Floats:
+    """The part of the weight that each event has."""
+    return np.full(n, 1.0 / n) if weight is None or not len(weight) else weight / weight.sum()
+
+
+def on_sphere(rows: Rows) -> Rows:
+    """Events divided by their length."""
+    if issparse(rows):
+        length = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1), dtype=float)).ravel()
+        return csr_array(diags_array(1.0 / np.where(length > 0, length, 1.0)) @ rows)
+    length = np.sqrt(np.nansum(np.square(rows, dtype=float), axis=1))
+    return np.asarray(rows / np.where(length > 0, length, 1.0)[:, None], dtype=float)
+
+
+def units(x: Rows, share: Floats, unit: bool) -> tuple[Floats, Floats]:
+    """Mean and unit of each feature. One that does not vary has the typical unit of those that do.
+
+    The unit is the deviation of the events that do not have the feature's most common value: in its plain deviation, a
+    feature that is 0 in nearly all events would be as large as any other in all directions together.
+    """
+    if issparse(x):
+        varied = varied_share_sparse(x)
+        centre = np.asarray(share @ x, dtype=float)
+        variance = np.asarray(share @ x.multiply(x), dtype=float) - centre**2
+    else:
+        known, varied = ~np.isnan(x), varied_share(x)
+        mass = np.maximum(share @ known, np.finfo(float).tiny)
+        # Taken from the first value: far from the origin a mean of all would lose digits.
+        first = np.nan_to_num(x[known.argmax(axis=0), np.arange(x.shape[1])]).astype(float)
+        gaps = np.where(known, x - first, 0.0)
+        shift = share @ gaps / mass
+        variance = share @ np.where(known, gaps - shift, 0.0) ** 2 / mass
+        centre = first + shift
+    if unit:
+        return centre, np.ones(len(centre))
+    deviation = np.sqrt(np.maximum(variance, 0.0) / np.minimum(varied, 1.0))
+    varies = deviation > 1e-12 * np.abs(centre)
+    typical = float(np.median(deviation[varies])) if varies.any() else 1.0
+    return centre, np.where(varies, deviation, typical)
+
+
+def varied_share(x: Floats) -> Floats:
+    """For each feature the share of events, of those that have it, without its most common value; 1 if all differ.
+
+    >>> varied_share(np.array([[0.0, 1.0], [0.0, 2.0], [0.0, 3.0], [7.0, np.nan]]))
+    array([0.5, 1. ])
+    """
+    n, d = x.shape
+    ordered = np.sort(x, axis=0)
+    run = np.zeros((n, d), dtype=np.int64)
+    run[1:] = np.cumsum(ordered[1:] != ordered[:-1], axis=0)
+    longest = np.bincount((run + n * np.arange(d)).ravel(), minlength=n * d).reshape(d, n).max(axis=1)
+    n_known = np.maximum(n - np.isnan(x).sum(axis=0), 1)
+    return np.asarray(np.minimum((n_known - longest + 1.0) / n_known, 1.0))
+
+
+def varied_share_sparse(x: Rows) -> Floats:
+    """The same for sparse rows, in which what is absent is 0."""
+    n, d = x.shape
+    held = x.data != 0
+    column, value = x.indices[held], x.data[held]
+    order = np.lexsort((value, column))
+    column, value = column[order], value[order]
+    starts = np.flatnonzero(np.r_[True, (np.diff(column) != 0) | (np.diff(value) != 0)][: len(value)])
+    longest = n - np.bincount(column, minlength=d)
+    np.maximum.at(longest, column[starts], np.diff(np.r_[starts, len(value)]))
+    return np.asarray(np.minimum((n - longest + 1.0) / n, 1.0))
+
+
+def principal(
+    x: Rows, share: Floats, centre: Floats, scale: Floats, most: int | None = None
+) -> tuple[Floats, Floats]:
+    """Variances of scaled events, largest first, and their orthonormal directions (D, n), at most so many.
+
+    From the smaller of the two Gram matrices.
+    """
+    n, d = x.shape
+    root, base = np.sqrt(share), centre / scale
+    if issparse(x):
+        y = csr_array(diags_array(root) @ x @ diags_array(1.0 / scale))
+        along = np.asarray(y @ base)
+        gram = np.asarray((y @ y.T).todense()) - np.outer(along, root) - np.outer(root, along)
+        variance, vectors = eigh(gram + np.outer(root, root) * float(base @ base))
+    else:
+        y = np.nan_to_num((x - centre) / scale) * root[:, None]
+        variance, vectors = eigh(y.T @ y if d <= n else y @ y.T)
+    if not variance[-1] > 0.0:  # all events are equal: any direction does
+        return np.zeros(1), np.eye(d, 1)
+    order = np.argsort(variance)[::-1][: max(1, n - 1)]
+    order = order[variance[order] > 1e-12 * variance[order[0]]]
+    variance, kept = variance[order], vectors[:, order[:most]]
+    if issparse(x):
+        kept = np.asarray(y.T @ kept - np.outer(base, root @ kept))
+    elif d > n:
+        kept = y.T @ kept
+    directions, _ = np.linalg.qr(kept)
+    return variance, pointing_up(directions)
+
+
+def pointing_up(directions: Floats) -> Floats:
+    """Directions with the sign that makes their largest entry positive."""
+    largest = directions[np.abs(directions).argmax(axis=0), np.arange(directions.shape[1])]
+    return np.ascontiguousarray(directions * np.where(largest < 0, -1.0, 1.0))
+
+
+def n_directions(variance: Floats, n: int, n_features: int, most: int) -> int:
+    """How many directions to keep: those of more variance than noise has, at most `most`."""
+    above = variance > noise_edge(variance, n, n_features)
+    return int(np.clip(above.sum(), 1, most))
+
+
+def noise_edge(variance: Floats, n: int, n_features: int) -> float:
+    """The largest variance that noise alone gives a direction of n events (Marchenko and Pastur).
+
+    The noise of a feature is taken from the median of the variances.
+    """
+    full = np.zeros(min(n, n_features))
+    full[: len(variance)] = variance[: len(full)]
+    ratio = n_features / n
+    return float(np.median(full) / median_of_noise(ratio) * (1.0 + np.sqrt(ratio)) ** 2)
+
+
+def median_of_noise(ratio: float) -> float:
+    """The median positive variance of noise of variance 1, with `ratio` features for each event."""
+    low, high = (1.0 - np.sqrt(ratio)) ** 2, (1.0 + np.sqrt(ratio)) ** 2
+    angle = (
+        (np.arange(2000) + 0.5) / 2000 * np.pi
+    )  # x = middle - half cos(angle): the ends' roots are smooth in it
+    x = (low + high) / 2 - (high - low) / 2 * np.cos(angle)
+    density = np.sqrt(np.maximum((high - x) * (x - low), 0.0)) / x * np.sin(angle)
+    reached = np.cumsum(density)
+    return float(x[np.searchsorted(reached, reached[-1] / 2)])
+
+
+def residuals(
+    x: Rows, share: Floats, centre: Floats, scale: Floats, learn: Callable[[Rows, Floats], Floats]
+) -> tuple[float, float]:
+    """Mean and deviation of the squared residuals of new events: of one half outside the directions of the other.
+
+    `learn` finds directions from events and their shares of the weight.
+    """
+    n = x.shape[0]
+    if n < MIN_JUDGED_EVENTS:
+        return 0.0, 0.0
+    half, other = np.arange(0, n, 2), np.arange(1, n, 2)
+    directions = np.ascontiguousarray(learn(x[half], share[half] / share[half].sum()))
+    z, squares = Sketch(centre, scale, directions, np.zeros(len(centre))).measure(x[other])
+    weight = share[other] / share[other].sum()
+    level = max(float(weight @ squares), MIN_RESIDUAL_SHARE * float(weight @ (z**2).sum(axis=1)))
+    spread = float(np.sqrt(weight @ (squares - level) ** 2))
+    # no narrower than noise in as many dimensions as are left
+    return level, max(spread, level * np.sqrt(2.0 / max(1, len(centre) - directions.shape[1])))

@@ -1,0 +1,306 @@
+"""Checking events: reading them as rows, and finding those that cannot be learnt. Nothing is changed by it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Mapping
+from copy import copy
+from itertools import pairwise
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from streamclust._kernels.check import all_within
+from streamclust._kernels.types import Floats
+from streamclust.engine.incomplete import Row
+from streamclust.families import FamilyLike, is_discrete
+from streamclust.frames import TableLike, without_text
+from streamclust.late import issparse
+from streamclust.refit.bkm.fit import check_points
+from streamclust.schema import Cells, Schema, table_of
+from streamclust.sketch import check_lengths
+from streamclust.streaming.checked import Checked, Reason
+from streamclust.streaming.clocks import Clocks
+from streamclust.tree.rows import MAX_WEIGHT, MIN_WEIGHT, check_rows
+from streamclust.values import MAX_MAGNITUDE
+
+
+class NotAlike(Exception):  # noqa: N818
+    """Some of the events must be told from the others: by their times, or because they weigh nothing."""
+
+
+class Aside(NamedTuple):
+    """What comes with the events of a batch."""
+
+    weight: ArrayLike | None
+    time: ArrayLike | None
+    shard: Hashable
+    left_out: tuple[Hashable, ...]
+
+
+class Checker:
+    """Checks the events of a stream, by its family and by what a missing value is.
+
+    `zeros`: a missing value is 0. `skips_text`: columns of text in a frame are left out; else they are errors.
+    `unit`: events are compared by angle, which an event of zeros has not.
+    """
+
+    def __init__(self, family: FamilyLike, zeros: bool, skips_text: bool, unit: bool = False) -> None:
+        self.family, self.zeros, self.skips_text, self.unit = family, zeros, skips_text, unit
+        self._whole = is_discrete(family)
+
+    def check(
+        self,
+        X: TableLike,
+        schema: Schema,
+        clocks: Clocks | None,
+        least: int | None,
+        weight: ArrayLike | None = None,
+        time: ArrayLike | None = None,
+        shard: Hashable = 0,
+        all_or_none: bool = False,
+    ) -> Checked:
+        """Read and check events against copies of schema and clocks; without clocks, times are not kept.
+
+        `least`: how many features the first event of all must have; None once one was learnt. With `all_or_none` the
+        first refusal is raised.
+        """
+        left_out: list[Hashable] = []
+        if self.skips_text:
+            X, left_out = without_text(X, schema.names)
+        aside = Aside(weight, time, shard, tuple(left_out))
+        try:
+            return self._all(X, copy(schema), None if clocks is None else clocks.copy(), least, aside)
+        except NotAlike:
+            pass
+        except (TypeError, ValueError):
+            if all_or_none or not is_table(X, schema):
+                raise
+        clocks = None if clocks is None else clocks.copy()
+        return self._one_by_one(X, copy(schema), clocks, least, aside, all_or_none)
+
+    def _all(
+        self,
+        X: TableLike,
+        schema: Schema,
+        clocks: Clocks | None,
+        least: int | None,
+        aside: Aside,
+    ) -> Checked:
+        """Check events together; raises if any is refused, NotAlike if they must be looked at in turn."""
+        before = len(schema)
+        rows = self._read(X, schema)
+        self.check_values(rows if isinstance(rows, np.ndarray) and within(rows) else present(rows))
+        if self.unit:
+            check_lengths(rows if isinstance(rows, np.ndarray) else any_values(rows))
+        if least is not None and len(rows) and not self.zeros:
+            self.check_cells(cells_of(cast(Floats, rows[0]), schema), least)
+        w, t = checked_columns(len(rows), aside.weight, aside.time)
+        t = None if clocks is None else t
+        if w is not None and not w.all() and len(schema) > before:
+            raise NotAlike  # those of weight 0 bring no feature
+        if clocks is not None and not _in_time(clocks, aside.shard, w, t, len(rows)):
+            raise NotAlike
+        return Checked(rows, schema.columns, {}, w, t, aside.shard, aside.left_out, n_named(X, schema))
+
+    def _one_by_one(
+        self,
+        X: TableLike,
+        schema: Schema,
+        clocks: Clocks | None,
+        least: int | None,
+        aside: Aside,
+        all_or_none: bool,
+    ) -> Checked:
+        """Check events in turn; those that are refused, or weigh nothing, bring no feature along."""
+        name_columns(X, schema)
+        n = X.shape[0] if issparse(X) else len(X)
+        weight, time = (values.tolist() for values in columns(n, aside.weight, aside.time))
+        rows: list[Row] = []
+        kept: list[int] = []
+        refused: dict[int, Reason] = {}
+        for i, x in enumerate(mappings(X, schema)):
+            try:
+                cells = schema.cells(x)
+                self.check_cells(cells, least)
+                w, t = weight_and_time(weight[i], None if aside.time is None else time[i])
+                if w > 0:
+                    if clocks is not None:
+                        clocks.tell(aside.shard, t)
+                    schema.adopt(cells.columns)
+                    least = None
+                else:
+                    cells = schema.cells(x, extend=False)
+            except (TypeError, ValueError) as error:
+                if all_or_none:
+                    raise
+                refused[i] = Reason.of(error)
+                if not refused[i].of_time:
+                    continue
+                cells = schema.cells(x, extend=False)
+            rows.append(cells)
+            kept.append(i)
+        return Checked(
+            rows if self.zeros else table_of(rows, len(schema)),
+            schema.columns,
+            refused,
+            None if aside.weight is None else np.array(weight)[kept],
+            None if aside.time is None or clocks is None else np.array(time)[kept],
+            aside.shard,
+            aside.left_out,
+            n_named(X, schema),
+        )
+
+    def _read(self, X: TableLike, schema: Schema) -> Floats | list[Row]:
+        """Rows of a table, or the cells of each event where what an event lacks is 0."""
+        if issparse(X):
+            if not self.zeros:
+                raise ValueError(
+                    'a sparse table leaves out zeros: use missing="zero", or give it as .toarray()'
+                )
+            return schema.read_sparse(X)
+        return schema.read_events(X) if self.zeros and isinstance(X, list) else schema.table(X, copy=False)
+
+    def check_values(self, values: Floats) -> None:
+        """Raise ValueError for rows with numbers that are too large, or that the family cannot have produced."""
+        if not within(values):
+            check_rows(values.shape[1], values, None, None)
+        check_points(self.family, values)
+
+    def check_points(self, values: Floats) -> None:
+        """Raise ValueError for rows of finite numbers that the family cannot have produced, or without an angle."""
+        check_points(self.family, values)
+        if self.unit:
+            check_lengths(values)
+
+    def check_cells(self, cells: Cells, least: int | None) -> None:
+        """Raise ValueError for an event that cannot be learnt; the first one must have at least so many features."""
+        at, values, known = cells
+        if not values:
+            raise ValueError("an event without any feature teaches nothing")
+        if not max(map(abs, values)) <= MAX_MAGNITUDE:
+            name = next(n for n, i in known.items() if i in at and abs(values[at.index(i)]) > MAX_MAGNITUDE)
+            value = values[at.index(known[name])]
+            raise ValueError(
+                f"feature {name!r} is {value}: every value must be at most {MAX_MAGNITUDE:g}; rescale it"
+            )
+        if self._whole or self.unit:
+            self.check_points(np.array([values]))
+        if least is not None and not self.zeros and len(at) < max(max(at) + 1, least):
+            raise ValueError("the first event must be complete: there is nothing to fill it from")
+
+
+def _in_time(clocks: Clocks, shard: Hashable, w: Floats | None, t: Floats | None, n: int) -> bool:
+    """Whether the clock takes the times of all events that weigh something."""
+    if w is not None and not w.all():
+        t, n = None if t is None else t[w > 0], int(np.count_nonzero(w))
+    return n == 0 or clocks.all_in_time(shard, t)
+
+
+# -------------------------------------------------------------------- weights and times
+
+
+def weight_and_time(w: float, t: float | None) -> tuple[float, float | None]:
+    """An event's weight and time as floats, or ValueError."""
+    plain = type(w) is float and type(t) in (float, type(None))
+    if plain and MIN_WEIGHT <= w <= MAX_WEIGHT and (t is None or math.isfinite(t)):
+        return w, t
+    _, weight, time = check_rows(0, np.empty((1, 0)), [w], None if t is None else [t])
+    return (0.0, None) if not len(weight) else (float(weight[0]), None if t is None else float(time[0]))
+
+
+def checked_columns(
+    n: int, weight: ArrayLike | None, time: ArrayLike | None
+) -> tuple[Floats | None, Floats | None]:
+    """A weight and a time for each of n rows, or None where none are given; ValueError for one that cannot be."""
+    if weight is None and time is None:
+        return None, None
+    check_rows(0, np.empty((n, 0)), weight, time)
+    w, t = columns(n, weight, time)
+    return None if weight is None else w, None if time is None else t
+
+
+def columns(n: int, weight: ArrayLike | None, time: ArrayLike | None) -> tuple[Floats, Floats]:
+    """A weight and a time for each of n rows; NaN for no time."""
+    both = (1.0 if weight is None else weight, np.nan if time is None else time)
+    w, t = (np.broadcast_to(np.asarray(values, dtype=float), n) for values in both)
+    return w, t
+
+
+# -------------------------------------------------------------------- rows of tables
+
+
+def within(rows: Floats) -> bool:
+    """Whether all values of a table are there, and not too large."""
+    plain = np.require(rows, requirements=["C", "A", "W"])
+    return bool(rows.shape[1]) and all_within(plain.ravel(), MAX_MAGNITUDE)
+
+
+def present(rows: Floats | list[Row]) -> Floats:
+    """Values of the rows, 0 where missing; ValueError for a row without any value."""
+    if isinstance(rows, list):
+        values = [row.values if isinstance(row, Cells) else row for row in rows]
+        found, complete = np.concatenate([*values, np.empty(0)])[:, None], all(map(len, values))
+    else:
+        known = ~np.isnan(rows)
+        found, complete = np.where(known, rows, 0.0), bool(known.any(axis=1).all())
+    if not complete:
+        raise ValueError("an event without any feature teaches nothing")
+    return np.asarray(found, dtype=float)
+
+
+def any_values(rows: list[Row]) -> Floats:
+    """One number for each row: 1 if any of its values is not 0, else 0."""
+    return np.array([[np.any(row.values if isinstance(row, Cells) else row)] for row in rows], dtype=float)
+
+
+def cells_of(row: Floats, schema: Schema) -> Cells:
+    """The cells of a row of a table."""
+    at = np.flatnonzero(~np.isnan(row))
+    return Cells(at.tolist(), row[at].tolist(), schema.columns)
+
+
+def is_table(X: TableLike, schema: Schema) -> bool:
+    """Whether X has rows that can be checked one by one if some of them are refused."""
+    if isinstance(X, np.ndarray):
+        return X.ndim == 2 and (len(schema) in (0, X.shape[1]))
+    if issparse(X):
+        return schema.missing == "zero" and len(schema) in (0, X.shape[1])
+    return not isinstance(X, (str, bytes, Mapping)) and hasattr(X, "__len__")
+
+
+def name_columns(X: TableLike, schema: Schema) -> None:
+    """Name the columns of the first array by their position, those without a number in its first row too."""
+    if not (isinstance(X, np.ndarray) or issparse(X)) or X.ndim != 2 or len(schema):
+        return
+    if schema.max_features is None or X.shape[1] <= schema.max_features:
+        schema.adopt({i: i for i in range(X.shape[1])})
+
+
+def sparse_mappings(X: TableLike, names: tuple[Hashable, ...]) -> Iterator[dict[Any, Any]]:
+    """The rows of a sparse table as mappings of the values they hold; a row of zeros has one of them."""
+    rows = X.tocsr()
+    for start, stop in pairwise(rows.indptr.tolist()):
+        at = rows.indices[start:stop].tolist()
+        held = dict(zip((names[i] for i in at), rows.data[start:stop].tolist(), strict=True))
+        yield held or {names[0]: 0.0}
+
+
+def n_named(X: TableLike, schema: Schema) -> int:
+    """Number of features that have names by their position alone."""
+    return len(schema) if isinstance(X, np.ndarray) or issparse(X) else 0
+
+
+def mappings(X: TableLike, schema: Schema) -> Iterator[dict[Any, Any]]:
+    """The rows of a table as mappings, unchecked."""
+    if isinstance(X, np.ndarray):
+        names = schema.names or tuple(range(X.shape[1]))
+        return (dict(zip(names, row, strict=True)) for row in X.tolist())
+    if issparse(X):
+        return sparse_mappings(X, schema.names or tuple(range(X.shape[1])))
+    if isinstance(X, list):
+        return iter(X)
+    from river.utils.dataframe import into_frame  # slow to import, and only for frames
+
+    return cast(Iterator[dict[Any, Any]], into_frame(X).iter_rows(named=True))

@@ -1,0 +1,146 @@
+"""Predicting: the part of a clusterer that assigns events by the published model. It changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamclust._kernels.types import Floats
+from streamclust.engine import Model
+from streamclust.engine.incomplete import with_width
+from streamclust.engine.model import Assignment
+from streamclust.frames import SeriesLike, TableLike
+from streamclust.late import issparse
+from streamclust.streaming.checked import Checked
+from streamclust.streaming.intake import Intake
+
+
+class Predicting:
+    """Clusters, probabilities and novelty of events, under the model that is published."""
+
+    _intake: Intake
+
+    def predict_one(self, x: dict[Any, Any]) -> int | None:
+        """The id of the event's cluster; None before the first event, and for an event without any known feature."""
+        model = self._intake.engine.model
+        if model is None:
+            return self._intake.door.only_cluster
+        row = self._intake.schema.plain_row(x)
+        if row is not None and len(row) >= model.n_features:
+            return model.predict_one(row)
+        row = self._intake.schema.row(x, extend=False)
+        if np.isnan(row).all():
+            return None
+        return model.predict_one(self._wide(row[None], model)[0])
+
+    def predict_proba_one(self, x: dict[Any, Any]) -> dict[int, float]:
+        """p(cluster | x) by id: the clusters' shares for an event of no known feature; empty before the first event."""
+        model = self._intake.engine.model
+        if model is None:
+            only = self._intake.door.only_cluster
+            return {} if only is None else {only: 1.0}
+        return dict(
+            zip(model.names.tolist(), model.probability(self._row(x, model)[None])[0].tolist(), strict=True)
+        )
+
+    def score_one(self, x: dict[Any, Any]) -> float:
+        """How novel an event is: -log p(x) under all clusters; 0 before the first event."""
+        model = self._intake.engine.model
+        return 0.0 if model is None else float(model.novelty(self._row(x, model)[None])[0])
+
+    def tail_one(self, x: dict[Any, Any]) -> float:
+        """The share of recent events at least as novel as this one: small for an outlier; 1 before the first event."""
+        engine = self._intake.engine
+        if engine.model is None:
+            return 1.0
+        recent = None if engine.sketch is None else self._intake.door.recent.latest()
+        return float(engine.tail(np.array([self.score_one(x)]), recent)[0])
+
+    def predict_many(self, X: TableLike) -> SeriesLike:
+        """The id of each event's cluster, or None as in `predict_one`: an array, or a series like the frame."""
+        model = self._intake.engine.model
+        rows = self._intake.schema.table(X, extend=False, copy=False)
+        if model is None:
+            ids = np.full(len(rows), self._intake.door.only_cluster)
+        else:
+            ids = model.predict(self._wide(rows, model))
+        return series_like(X, known_only(ids, rows))
+
+    def predict_proba_many(self, X: TableLike) -> TableLike:
+        """p(cluster | x): an array with a column for each of `model.names`, or a frame with a column for each id."""
+        model = self._intake.engine.model
+        rows = self._intake.schema.table(X, extend=False, copy=False)
+        only = self._intake.door.only_cluster
+        if model is None:
+            table = np.ones((len(rows), 0 if only is None else 1))
+        else:
+            table = model.probability(self._wide(rows, model))
+        if isinstance(X, (np.ndarray, list)) or issparse(X):
+            return table
+        from river.utils.dataframe import into_frame, to_native_frame  # slow to import, and only for frames
+
+        names = model.names.tolist() if model is not None else [] if only is None else [only]
+        return to_native_frame(dict(zip(names, table.T, strict=True)), like=into_frame(X))
+
+    def score_many(self, X: TableLike) -> SeriesLike:
+        """How novel each event is: an array for an array, else a series like the frame."""
+        model = self._intake.engine.model
+        rows = self._intake.schema.table(X, extend=False, copy=False)
+        scores = np.zeros(len(rows)) if model is None else model.novelty(self._wide(rows, model))
+        return series_like(X, scores)
+
+    def assign_many(self, X: TableLike) -> Assignment | None:
+        """The id (or None as in `predict_one`), its probability and the novelty of each event, as arrays.
+
+        X is a table as in `learn_many`, or what `check` has read. None before the first event. While wide events wait
+        for their sketch, all are one cluster.
+        """
+        model, schema = self._intake.engine.model, self._intake.schema
+        if model is None:
+            only, n = self._intake.door.only_cluster, X.shape[0] if issparse(X) else len(X)
+            if only is None:
+                return None
+            return Assignment(np.full(n, only), np.ones(n), np.zeros(n), np.zeros(n, dtype=np.int64))
+        known = (
+            X.table()[:, : len(schema)]
+            if isinstance(X, Checked)
+            else schema.table(X, extend=False, copy=False)
+        )
+        return self.assign_rows(known, model)
+
+    def assign_rows(self, rows: Floats, model: Model) -> Assignment:
+        """`assign_many` by a given model of this clusterer, for rows in the order of `feature_names` (NaN: missing)."""
+        found = model.assign(self._wide(rows, model))
+        return found._replace(cluster=known_only(found.cluster, rows))
+
+    def check_rows(self, rows: Floats) -> None:
+        """Raise ValueError for rows that cannot be events: too large, or negative counts; NaN is a missing value."""
+        self._intake.check_values(rows)
+
+    def _row(self, x: dict[Any, Any], model: Model) -> Floats:
+        row: Floats = self._wide(self._intake.schema.row(x, extend=False)[None], model)[0]
+        return row
+
+    def _wide(self, rows: Floats, model: Model) -> Floats:
+        """Rows of the model's features; what they lack is missing, or 0. A sketch also reads those that came later."""
+        if model.sketch is None:
+            rows = np.asarray(rows, dtype=float)
+        width = model.n_features if model.sketch is None else max(rows.shape[1], model.n_features)
+        return self._intake.filled(with_width(rows, width))
+
+
+def known_only(ids: NDArray[Any], rows: Floats) -> NDArray[Any]:
+    """Replace the ids of rows without any known feature by None."""
+    unknown = np.isnan(rows).all(axis=1)
+    return np.where(unknown, np.array(None), ids) if unknown.any() else ids
+
+
+def series_like(X: TableLike, values: NDArray[Any]) -> SeriesLike:
+    """One value a row: an array for an array or a list, else a series of the frame's kind."""
+    if isinstance(X, (np.ndarray, list)) or issparse(X):
+        return values
+    from river.utils.dataframe import into_frame, to_native_series  # slow to import, and only for frames
+
+    return to_native_series(values, name=None, like=into_frame(X))

@@ -1,0 +1,279 @@
+"""Reporting: the part of a clusterer that tells what was found. It changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamclust._kernels.types import Floats
+from streamclust.engine import Model
+from streamclust.engine.profiles import FeatureProfile, Profiles, profiles
+from streamclust.engine.view import ClusterView, cluster_view
+from streamclust.lineage import Change, Lineage
+from streamclust.moments import Moments
+from streamclust.sketch import Sketch
+from streamclust.streaming.intake import Intake
+from streamclust.tree import SummaryTree
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from streamclust.hierarchy.agglomerate import MethodName
+    from streamclust.hierarchy.dendrogram import Dendrogram
+
+
+@dataclass(frozen=True, eq=False)
+class Cluster:
+    """A cluster as it is now."""
+
+    id: int
+    weight: float
+    """How many events it holds (decayed, if forgetting)."""
+    share: float
+    mean: dict[Hashable, float]
+    covariance: Floats | None
+    """(D, D), (D,) or a number, as the family has it; (D,) where events are wide."""
+    born: int
+    """Number of events learnt before it was born."""
+    last_seen: int
+    """Number of the latest watched event assigned to it."""
+    components: Moments
+    """What it is made of, the heaviest first; one row, unless shapes are joined (`shape="any"`)."""
+
+
+def heaviest_rows_first(components: Moments) -> Moments:
+    """The same rows by falling weight."""
+    return components[np.argsort(-components.weight, kind="stable")]
+
+
+class Reporting:
+    """The clusters, their lives, the summary and pictures of a stream."""
+
+    _intake: Intake
+
+    @property
+    def model(self) -> Model | None:
+        """The published model; None before the first event."""
+        return self._intake.engine.model
+
+    @property
+    def n_seen(self) -> int:
+        """How many events were learnt."""
+        return self._intake.door.n_seen + len(self._intake.waiting)
+
+    @property
+    def sketch(self) -> Sketch | None:
+        """The map that wide events are taken through; None until it is learnt, and where events are not wide.
+
+        `tree` and `shard_tree` are in its coordinates, everything else is in the features.
+        """
+        return self._intake.door.sketch
+
+    @property
+    def n_seen_by_shard(self) -> dict[Hashable, int]:
+        """How many events were learnt of each shard that is here."""
+        return self._intake.n_seen_by_shard()
+
+    @property
+    def residual_growth(self) -> float:
+        """How much `sketch` leaves out of the latest events, as a multiple of what it left out when it was learnt.
+
+        About 1 while the stream varies in the same directions, and where events are not wide. A stream that has left
+        them is told once, by a warning (`LeftSketch`).
+        """
+        return self._intake.door.residual_growth
+
+    @property
+    def n_clusters(self) -> int:
+        """How many clusters there are now."""
+        if self.model is None:
+            return 0 if self._intake.door.only_cluster is None else 1
+        return len(self.model.names)
+
+    @property
+    def clusters(self) -> list[Cluster]:
+        """The clusters as of now, the heaviest first."""
+        self._intake.flush()
+        engine, model = self._intake.engine, self.model
+        if model is None:
+            return self._waiting_cluster()
+        rows, parts = self._expanded(engine.clusters()), self._expanded(engine.components())
+        born, seen = engine.lineage.born_at, engine.last_seen()
+        kept = None if rows.kind == "none" else rows.covariance
+        found = [
+            Cluster(
+                id=int(name),
+                weight=float(rows.weight[k]),
+                share=float(rows.weight[k] / rows.weight.sum()),
+                mean=self._intake.schema.mapping(rows.mean[k]),
+                covariance=None if kept is None else kept[k],
+                born=born[int(name)],
+                last_seen=seen[int(name)],
+                components=heaviest_rows_first(parts[np.flatnonzero(model.place == k)]),
+            )
+            for k, name in enumerate(model.names)
+        ]
+        return sorted(found, key=lambda cluster: -cluster.weight)
+
+    def _waiting_cluster(self) -> list[Cluster]:
+        """The cluster of all events while they wait for their sketch; none before the first."""
+        door = self._intake.door
+        if door.only_cluster is None:
+            return []
+        whole, n = door.waiting_moments(), door.n_waiting
+        mean = self._intake.schema.mapping(whole.mean[0])
+        return [
+            Cluster(door.only_cluster, float(whole.weight[0]), 1.0, mean, whole.covariance[0], 1, n, whole)
+        ]
+
+    def _expanded(self, rows: Moments) -> Moments:
+        """Moments in the events' own features."""
+        return rows if self.sketch is None else self.sketch.expand_moments(rows)
+
+    @property
+    def centers(self) -> dict[int, dict[Hashable, float]]:
+        """The centre of each cluster by id and feature, as River's metrics read them, the heaviest cluster first.
+
+        Its mean or, for a cluster of several components, the mean of the densest: a ring's own mean is not in it.
+        """
+        found, model = self.clusters, self.model
+        if model is None or len(model.names) == len(model.rows):
+            return {cluster.id: cluster.mean for cluster in found}
+        means = self._expanded(self._intake.engine.components()).mean
+        novelty, names = model.novelty(means), model.names[model.place]
+        densest = {
+            cluster.id: min(np.flatnonzero(names == cluster.id), key=novelty.__getitem__) for cluster in found
+        }
+        return {name: self._intake.schema.mapping(means[row]) for name, row in densest.items()}
+
+    def describe(self, cluster: int) -> list[FeatureProfile]:
+        """What a cluster is: mean and standard deviation of each feature against all events', the most telling first.
+
+        >>> rng = np.random.default_rng(0)
+        >>> from streamclust import StreamClusterer
+        >>> model = StreamClusterer()
+        >>> for kind in rng.integers(2, size=500):
+        ...     model.learn_one({"length": rng.normal(9.0 * kind), "noise": rng.normal()})
+        >>> telling, other = model.describe(model.predict_one({"length": 9.0, "noise": 0.0}))
+        >>> telling.name, round(telling.mean), round(telling.overall_mean), other.distance < telling.distance / 10
+        ('length', 9, 5, True)
+        """
+        return self.profiles().describe(cluster)
+
+    def profiles(self) -> Profiles:
+        """`describe` for all clusters, as arrays that later learning does not change."""
+        self._intake.flush()
+        return profiles(self._intake.engine, self.feature_names, self.sketch)
+
+    def view(self) -> ClusterView:
+        """Data for pictures: the clusters, the leaves of the summary, and the cluster of each leaf.
+
+        >>> from streamclust import StreamClusterer
+        >>> model = StreamClusterer()
+        >>> model.learn_many([{"x": 1.0}, {"x": 1.5}])
+        >>> model.view().leaves.weight, model.view().owners
+        (array([2.]), array([0]))
+        """
+        self._intake.flush()
+        return cluster_view(self._intake.engine, self.feature_names, self._expanded)
+
+    @property
+    def tree(self) -> SummaryTree:
+        """The summary of everything learnt: the trees of all shards, merged into a new one; of `sketch`'s coordinates.
+
+        >>> from streamclust import StreamClusterer
+        >>> model = StreamClusterer()
+        >>> model.learn_many([{"x": 1.0}, {"x": 2.0}, {"x": 3.0}])
+        >>> model.tree.total.weight, model.tree.total.mean
+        (array([3.]), array([[2.]]))
+        """
+        self._intake.flush()
+        return self._intake.engine.shards.merged_tree()
+
+    def shard_tree(self, shard: Hashable) -> SummaryTree:
+        """A copy of the summary of one shard; KeyError if there is no such shard."""
+        self._intake.flush()
+        return self._intake.engine.shards.tree_of(shard)
+
+    def latest(self, n: int = 256) -> Floats:
+        """About n of the latest events as rows in the order of `feature_names`, the oldest first in each shard.
+
+        Not every event is kept: once some thousands have come, one in eight is. Values that were missing are filled in.
+
+        >>> from streamclust import StreamClusterer
+        >>> model = StreamClusterer()
+        >>> model.learn_many([{"x": 1.0}, {"x": 2.0}, {"x": 3.0}])
+        >>> model.latest(2)
+        array([[2.],
+               [3.]])
+        """
+        self._intake.flush()
+        shards, door = self._intake.engine.shards, self._intake.door
+        if door.sketch is not None or door.waiting:
+            return door.latest(n)
+        return shards.latest(-(-n // len(shards))) if shards else np.empty((0, len(self.feature_names)))
+
+    @property
+    def events(self) -> list[Change]:
+        """What happened to the clusters: born, died, split, merged; the latest 10,000."""
+        return list(self._intake.engine.lineage)
+
+    @property
+    def lineage(self) -> Lineage:
+        """The lives of the clusters: iterates over `events`, has `history`, the shares over time, and `plot()`."""
+        return self._intake.engine.lineage
+
+    @property
+    def feature_names(self) -> tuple[Hashable, ...]:
+        """The features seen so far, in the order of their columns."""
+        return self._intake.schema.names
+
+    def snapshot(self, method: MethodName = "rbhc", consistent: bool = True) -> Dendrogram:
+        """The hierarchy of everything learnt until now: "rbhc", "abc" or "bhc".
+
+        Cut at `n_clusters` it gives the clusters, with their ids. `consistent=False` merges the summary's leaves
+        whatever their clusters.
+        """
+        self._intake.flush()
+        tree = self._intake.engine.snapshot(method, consistent)
+        return tree if self.sketch is None else replace(tree, leaves=self._expanded(tree.leaves))
+
+    # ---------------------------------------------------------------- for people
+
+    def plot(self, features: tuple[Hashable, Hashable] | None = None, **options: Any) -> Axes:
+        """The clusters and the latest events over two features, given by name: see `streamclust.plots.plot_clusters`.
+
+        `lineage.plot()` draws what became of the clusters, `snapshot().plot()` their hierarchy.
+        """
+        from streamclust.plots import plot_clusters
+
+        self._intake.flush()
+        if self.model is None:
+            raise ValueError("there is nothing to draw: learn at least one event first")
+        names = self.feature_names
+        if features is not None and not set(features) <= set(names):
+            raise ValueError(f"features must be two of {list(names)}, got {tuple(features)}")
+        latest = self.latest() if self.sketch is not None else self._intake.engine.shards.latest()
+        shown: dict[str, Any] = {
+            "features": (0, 1) if features is None else tuple(map(names.index, features)),
+            "ids": self.model.names[self.model.place],
+            "events": latest,
+            "labels": self.model.predict(latest),
+            "names": names,
+        }
+        return plot_clusters(self._expanded(self._intake.engine.components()), **(shown | options))
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{c.id}</td><td>{c.weight:.6g}</td><td>{c.share:.1%}</td><td>{c.born:,}</td>"
+            f"<td>{', '.join(f'{n}={v:.4g}' for n, v in list(c.mean.items())[:8])}</td></tr>"
+            for c in self.clusters
+        )
+        changes = "".join(f"<li>{change!r}</li>" for change in self.events[-5:])
+        return (
+            f"<table><caption>{self.n_clusters} clusters of {self.n_seen:,} events</caption>"
+            f"<tr><th>id<th>weight<th>share<th>born<th>mean</tr>{rows}</table><ul>{changes}</ul>"
+        )
