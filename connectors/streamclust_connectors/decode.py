@@ -14,23 +14,27 @@ the message or under a path ("payload.vector"); its key, time and weight may hav
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from streamclust.streaming import Checked
 from streamclust_connectors.fields import Fields, at, event_reader, show
-from streamclust_connectors.ports import Message, Partition, Record
+from streamclust_connectors.ports import Message, Partition, Record, StreamModel
 from streamclust_connectors.tables import TableReader, Unsuited
 
-__all__ = ["Decoded", "Decoder", "Failure", "Fields", "Format", "Message"]
+Cell = TypeVar("Cell")
+
+__all__ = ["Decoded", "Decoder", "Failure", "Fields", "Format", "Message", "check", "not_numbers"]
 
 Format = Literal["json", "msgpack"]
 Read = Callable[[bytes], Any]
-"""A decoder: the content of a message as mappings, lists and numbers. It may raise anything."""
+"""Parses the bytes of a message into mappings, lists and numbers; may raise any exception."""
 
 READERS: dict[str, Read] = {
     "json": msgspec.json.Decoder().decode,
@@ -39,7 +43,7 @@ READERS: dict[str, Read] = {
 
 
 class Failure(NamedTuple):
-    """A message that holds no events that can be read, and why."""
+    """A message that could not be decoded or learnt, and the reason."""
 
     record: Record
     exception: str
@@ -49,14 +53,14 @@ class Failure(NamedTuple):
 
 @dataclass
 class Decoded:
-    """The events of some records, in order, column by column; lists that are None were not asked for."""
+    """Events of a batch of records, in order, as columns; a column that was not asked for is None."""
 
     vectors: list[Any] | NDArray[np.float64]
     """A mapping for each event, or a table whose columns are the names that were given."""
     records: Sequence[Record]
     """The record that each event came from."""
     numbers: list[int | None] | None = None
-    """The place of each event in its record, None where it is alone; None where all are."""
+    """Index of each event in its record, None if the record has one event; None if every record has one."""
     keys: list[Any] | None = None
     times: list[float] | None = None
     weights: list[float] | None = None
@@ -67,7 +71,7 @@ class Decoded:
         return len(self.vectors)
 
     def ids(self, partition: Partition, run: slice) -> list[str]:
-        """The id of each event: where it came from."""
+        """Id of each event: topic, partition, offset and, if the record has several events, the index."""
         place = f"{partition[0]}-{partition[1]}-"
         if self.numbers is None:
             return [f"{place}{record.offset}" for record in self.records[run]]
@@ -78,36 +82,62 @@ class Decoded:
         ]
 
     def first_from(self, offset: int) -> int:
-        """The place of the first event whose record is not before an offset."""
+        """Index of the first event whose record is at or after an offset."""
         return bisect_left(self.records, offset, key=lambda record: record.offset)
 
     def refused(self, reasons: Mapping[int, str]) -> list[Failure]:
-        """A failure for each record of which an event cannot be learnt."""
+        """One failure for each record that has an event that cannot be learnt."""
         first = {id(self.records[i]): i for i in sorted(reasons, reverse=True)}
-        return [Failure(self.records[i], "ValueError", reasons[i], "learn") for i in sorted(first.values())]
+        return [
+            Failure(self.records[i], "ValueError", str(reasons[i]), "learn") for i in sorted(first.values())
+        ]
 
     def without(self, bad: set[int]) -> Decoded:
-        """All events but some; where an event goes, those of the same record go with it."""
+        """Without the records of the events `bad`: a record is kept or removed as a whole."""
         gone = {id(self.records[i]) for i in bad}
         kept = [i for i, record in enumerate(self.records) if id(record) not in gone]
 
-        def pick(column: Any) -> Any:  # noqa: ANN401
-            return None if column is None else [column[i] for i in kept]
+        def pick(column: Sequence[Cell]) -> list[Cell]:
+            return [column[i] for i in kept]
+
+        def pick_given(column: Sequence[Cell] | None) -> list[Cell] | None:
+            return None if column is None else pick(column)
 
         vectors = self.vectors[kept] if isinstance(self.vectors, np.ndarray) else pick(self.vectors)
         return replace(
             self,
             vectors=vectors,
             records=pick(self.records),
-            numbers=pick(self.numbers),
-            keys=pick(self.keys),
-            times=pick(self.times),
-            weights=pick(self.weights),
+            numbers=pick_given(self.numbers),
+            keys=pick_given(self.keys),
+            times=pick_given(self.times),
+            weights=pick_given(self.weights),
         )
 
 
+def check(
+    learner: StreamModel, events: Decoded, shard: Hashable = 0
+) -> tuple[Decoded, Checked, list[Failure]]:
+    """The events that a stream model can learn, their rows, and the records that cannot be decoded or learnt.
+
+    A record is learnt as a whole or not at all. An event of a wrong time is both a failure and among the events: the
+    model refuses it, and counts it as a vote that time has moved.
+    """
+    failures = events.failures
+    while True:
+        checked = learner.check(events.vectors, events.weights, events.times, shard)
+        bad = {i: why for i, why in checked.refused.items() if not why.of_time}
+        mistimed = events.refused({i: why for i, why in checked.refused.items() if why.of_time})
+        if bad:
+            failures = failures + events.refused(bad)
+            events = events.without(set(bad))
+        if len(events) == len(checked):
+            break  # else other events were left out with their records: what remains is checked anew
+    return events, checked, sorted(failures + mistimed, key=lambda failure: failure.record.offset)
+
+
 class Decoder:
-    """Reads records; never raises for what they hold."""
+    """Decodes records into events; bad content becomes a `Failure`, never an exception."""
 
     def __init__(self, fields: Fields | None = None, format: Format | Read = "json") -> None:
         self.fields = fields or Fields()
@@ -122,15 +152,15 @@ class Decoder:
         self._table_reader: TableReader | None = None
 
     def decode(self, records: Sequence[Record], names: Sequence[Any] = ()) -> Decoded:
-        """The events of some records. With `names`, the features known: a table, where every event has just those."""
+        """Decode records. Given the known features as `names`, into a table if every event has exactly those."""
         table = None
         if names and records and (reader := self._reader_of(names, records[0])) is not None:
             table = reader.read(records)
         if table is None:
-            return self._one_by_one(records)
-        odd = self._one_by_one(table.odd)
+            return self._one_by_one(records, names)
+        odd = self._one_by_one(table.odd, names)
         if len(odd):  # events, but with other features
-            return self._one_by_one(records)
+            return self._one_by_one(records, names)
         keys, times, weights = table.aside
         found = Decoded(table.rows, table.records, None, keys, times, weights, odd.failures, odd.tombstones)
         if table.counts is not None:
@@ -138,7 +168,7 @@ class Decoder:
         return found
 
     def _reader_of(self, names: Sequence[Any], first: Record) -> TableReader | None:
-        """The reader of events with these features, if there can be one; made when the features have changed."""
+        """The table reader for these features, rebuilt when they change; None if they need decoding event by event."""
         if self._format is not None and names != self._names:
             self._names = names
             try:
@@ -148,11 +178,12 @@ class Decoder:
         return self._table_reader
 
     def _order(self, names: Sequence[Any], record: Record) -> Sequence[Any]:
-        """The order in which a message has the features: the next ones will, too."""
+        """Order of the features in this message, which later messages usually share."""
         vectors = self._one_by_one([record]).vectors
         return list(vectors[0]) if len(vectors) and vectors[0].keys() == set(names) else names
 
-    def _one_by_one(self, records: Sequence[Record]) -> Decoded:
+    def _one_by_one(self, records: Sequence[Record], names: Sequence[Any] = ()) -> Decoded:
+        length = len(names) if names and isinstance(names[0], int) else None
         vectors: list[Any] = []
         sources: list[Record] = []
         numbers: list[int | None] = []
@@ -164,6 +195,7 @@ class Decoder:
                 continue
             try:
                 events = list(self._events(record.value))
+                length = self._length(events, length)
             except RecursionError:
                 found.failures.append(Failure(record, "RecursionError", "nested too deeply"))
                 continue
@@ -181,6 +213,16 @@ class Decoder:
             found.numbers = None
         return found
 
+    def _length(
+        self, events: Sequence[tuple[dict[Any, Any], Any, float, float]], known: int | None
+    ) -> int | None:
+        """The length of the vectors under `fields.vector`, which is that of the first; ValueError for any other."""
+        if self.fields.vector is not None:
+            for vector, *_ in events:
+                if 0 in vector and len(vector) != (known := known or len(vector)):
+                    raise ValueError(f"a vector of {len(vector)} numbers, the first had {known}")
+        return known
+
     def _events(self, value: bytes) -> Iterator[tuple[dict[Any, Any], Any, float, float]]:
         """The events of one message."""
         content = self._read(value)
@@ -193,8 +235,22 @@ class Decoder:
         return map(self._event, content if many else [content])
 
 
+def not_numbers(vectors: Iterable[Mapping[Any, Any]]) -> tuple[Any, ...]:
+    """Names whose values are not numbers in more than half of the events that have them.
+
+    >>> not_numbers([{"city": "Oslo", "x": 1}, {"city": None, "x": "?"}, {"x": 2}])
+    ('city',)
+    """
+    balance: Counter[Any] = Counter()
+    for vector in vectors:
+        for name, value in vector.items():
+            if value is not None:
+                balance[name] += -1 if isinstance(value, (int, float)) else 1
+    return tuple(name for name, more in balance.items() if more > 0)
+
+
 def spread(records: Sequence[Record], counts: Sequence[int]) -> tuple[list[Record], list[int | None] | None]:
-    """For each event the record it came from, and its place there, where it is not alone."""
+    """The record of each event, and its index there if the record has several events."""
     sources = [record for record, count in zip(records, counts, strict=True) for _ in range(count)]
     if max(counts, default=0) <= 1:
         return sources, None

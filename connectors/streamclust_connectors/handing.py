@@ -1,4 +1,4 @@
-"""A lock that is handed on: whoever waits for it has it next, however soon the one who had it wants it again."""
+"""A lock that a waiting thread gets next, even if the thread that released it asks for it again at once."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 
 class Busy(Exception):  # noqa: N818
-    """The lock was not free in time."""
+    """The lock could not be acquired in time."""
 
 
 class HandedLock:
-    """One at a time, in turn. A plain lock would be taken again by a loop before others have woken up.
+    """A lock that a busy loop cannot starve others of: with a plain one it would acquire it again before they wake up.
 
     >>> lock = HandedLock()
     >>> with lock:
@@ -37,7 +37,7 @@ class HandedLock:
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Have the lock, or raise Busy if that would take longer."""
+        """Acquire the lock, or raise Busy after so many seconds."""
         if not self._acquire(seconds):
             raise Busy(f"nothing could be read within {seconds:g} s: the loop is at work")
         try:

@@ -1,4 +1,4 @@
-"""What goes out: assignments, lifecycle events, snapshots, dead letters. Each has an id that a replay repeats."""
+"""Output messages: assignments, lifecycle events, snapshots, dead letters. Ids are the same after a replay."""
 
 from __future__ import annotations
 
@@ -11,29 +11,39 @@ from typing import Any
 import msgspec
 
 from streamclust import __version__
-from streamclust.engine.model import Assignment
 from streamclust.lineage import Change
-from streamclust.streaming import StreamClusterer
+from streamclust.streaming import Assignment, StreamClusterer
 from streamclust_connectors.decode import Decoded, Failure
 from streamclust_connectors.ports import Output, Partition
 
-ERRORS = "__streamclust.errors."
-"""What the names of the headers begin with that a dead letter has besides its own."""
+ERROR_HEADER_PREFIX = "__streamclust.errors."
+"""Prefix of the headers that are added to a dead letter."""
 LEFT_OUT = "left_out"
-"""The one that says what of the record was too large to come with it."""
-LONGEST = 1000
-"""Characters of a reason; a decoder of somebody else's may say anything."""
+"""Name of the header that lists the parts of the record left out because of its size."""
+MAX_REASON_CHARACTERS = 1000
+"""Longest reason; custom decoders may raise errors of any length."""
 
 encode = msgspec.json.Encoder().encode
 
 
-class Assigned(msgspec.Struct, gc=False):
-    """Which cluster an event belongs to, by the model it met."""
+class AssignmentOutput(msgspec.Struct, gc=False, omit_defaults=True):
+    """The cluster of an event under the model published when it arrived; its component, if asked for."""
 
     id: str
     cluster: int | None
     probability: float | None
     novelty: float | None
+    version: int | None
+    key: Any
+    time: float | None
+    component: int | None = None
+
+
+class FeaturesOutput(msgspec.Struct, gc=False):
+    """The features of an event, by id, as they were when it arrived."""
+
+    id: str
+    features: list[int]
     version: int | None
     key: Any
     time: float | None
@@ -43,26 +53,35 @@ def assignments(
     partition: Partition,
     events: Decoded,
     run: slice,
-    found: Assignment | None,
+    found: Assignment | list[list[int]] | None,
     version: int | None,
     bundle: int = 1,
+    component: bool = False,
 ) -> list[Output]:
     """An output for each event of a run or, with a larger `bundle`, a list of so many in each.
 
-    Before the first event there is no cluster to assign to.
+    `found` are clusters, or the features of each event. Before the first event there is no cluster to assign to.
     """
     none: list[Any] = [None] * (run.stop - run.start)
-    columns = none, none, none
-    if found is not None:
-        columns = found.cluster.tolist(), found.probability.tolist(), found.novelty.tolist()
+    ids = events.ids(partition, run)
     keys = none if events.keys is None else events.keys[run]
     times = none if events.times is None else events.times[run]
-    told = [
-        Assigned(i, cluster, probability, novelty, version, key, moment)
-        for i, cluster, probability, novelty, key, moment in zip(
-            events.ids(partition, run), *columns, keys, times, strict=True
-        )
-    ]
+    told: list[AssignmentOutput] | list[FeaturesOutput]
+    if isinstance(found, list):
+        told = [
+            FeaturesOutput(i, features, version, key, moment)
+            for i, features, key, moment in zip(ids, found, keys, times, strict=True)
+        ]
+    else:
+        columns = [none] * 4 if found is None else [values.tolist() for values in found]
+        if not component:
+            columns[3] = none
+        told = [
+            AssignmentOutput(i, cluster, probability, novelty, version, key, moment, number)
+            for i, cluster, probability, novelty, number, key, moment in zip(
+                ids, *columns, keys, times, strict=True
+            )
+        ]
     if bundle > 1:
         values = [encode(told[i : i + bundle]) for i in range(0, len(told), bundle)]
         return [Output(value, None, (), partition) for value in values]
@@ -74,7 +93,7 @@ def assignments(
 
 
 def lifecycle(partition: Partition, events: Decoded, last: int, changes: Sequence[Change]) -> list[Output]:
-    """An output for each change; its id is that of the event that brought it."""
+    """One output for each change; its id is made from the event that caused it."""
     (cause,) = events.ids(partition, slice(last, last + 1))
     return [
         Output(
@@ -85,14 +104,24 @@ def lifecycle(partition: Partition, events: Decoded, last: int, changes: Sequenc
     ]
 
 
+def group_lifecycle(topic: str, changes: Sequence[Change]) -> list[Output]:
+    """One output for each change of a group's model; its id is made from the model's version."""
+    return [
+        Output(
+            encode({"id": f"{topic}-model-{change.version}-{i}"} | change.to_dict()),
+            str(min(change.children or change.parents)).encode(),
+        )
+        for i, change in enumerate(changes)
+    ]
+
+
 def snapshot(
+    tree: Mapping[str, Any],
     clusterer: StreamClusterer,
-    method: Any,  # noqa: ANN401
     positions: Mapping[Partition, int],
     largest: int | None = None,
 ) -> Output:
-    """The hierarchy of what was learnt until these positions; without the leaves' scatter, if it is too large."""
-    tree = clusterer.snapshot(method).to_dict()
+    """A hierarchy of what was learnt until these positions; without the leaves' scatter, if it is too large."""
     model = clusterer.model
     places = [[topic, number, offset] for (topic, number), offset in sorted(positions.items())]
     content = {
@@ -106,14 +135,14 @@ def snapshot(
     whole = Output(encode(content))
     if largest is None or whole.size <= largest:
         return whole
-    return Output(encode(content | {"dendrogram": tree | {"scatter": None}}))
+    return Output(encode(content | {"dendrogram": {**tree, "scatter": None}}))
 
 
 def dead_letter(partition: Partition, failure: Failure, largest: int | None = None) -> Output:
-    """The record as it came, and in its headers where from and why.
+    """The record unchanged, with its origin and the reason in added headers.
 
-    What is too large goes without its value and, if need be, without its key and headers; where it came from it is
-    whole, and can be told by its length and its hash.
+    A record that is too large is sent without its value and, if necessary, without its key and headers; length and
+    hash in the headers identify the original.
     """
     record = failure.record
     value = record.value or b""
@@ -123,7 +152,7 @@ def dead_letter(partition: Partition, failure: Failure, largest: int | None = No
         "offset": str(record.offset),
         "stage": failure.stage,
         "exception": failure.exception,
-        "message": failure.reason[:LONGEST],
+        "message": failure.reason[:MAX_REASON_CHARACTERS],
         "timestamp": str(int(time.time() * 1000)),
         "version": __version__,
     }
@@ -138,4 +167,4 @@ def dead_letter(partition: Partition, failure: Failure, largest: int | None = No
 
 
 def _told(why: Mapping[str, str]) -> list[tuple[str, bytes]]:
-    return [(ERRORS + name, text.encode("utf-8", "replace")) for name, text in why.items()]
+    return [(ERROR_HEADER_PREFIX + name, text.encode("utf-8", "replace")) for name, text in why.items()]

@@ -1,9 +1,20 @@
-"""What a source and a sink are to the service, and the few types they exchange."""
+"""Protocols of sources, sinks and stores, and the types they exchange."""
 
 from __future__ import annotations
 
+import errno
+import time
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from streamclust.checkpoint import State
+    from streamclust.lineage import Change
+    from streamclust.streaming import StreamClusterer, StreamFeatures
+
+StreamModel: TypeAlias = "StreamClusterer | StreamFeatures"
+"""What a service feeds with events: a clusterer, or the features of a stream."""
 
 Partition = tuple[str, int]
 """A part of a stream that keeps its own order: a topic, or the name of a file, and a number."""
@@ -12,35 +23,47 @@ Channel = Literal["assignments", "lifecycle", "snapshots", "dead-letters"]
 
 
 class Transient(Exception):  # noqa: N818  # it is the kind of failure that passes
-    """Something failed that may succeed when tried again later: a broker that restarts, a time-out."""
+    """A failure that may succeed on retry: a broker restart, a time-out."""
 
 
 class DataLoss(Exception):  # noqa: N818
-    """Records between what was learnt and what the source still has are gone; says what to do."""
+    """The source no longer has records that were not learnt yet; the message says what to do."""
 
 
 class Fenced(Exception):  # noqa: N818
-    """Another process has taken this one's place."""
+    """Another process with the same transactional or group instance id has taken over."""
+
+
+class UnfitTopic(Exception):  # noqa: N818
+    """A topic that is missing or not as it must be; the message says what to create or change."""
+
+
+SCARCE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""Error numbers of exhausted disk space, file handles or memory: worth a retry."""
+
+
+class StateInUse(Exception):  # noqa: N818
+    """Another process uses the state directory, and did not end in time."""
 
 
 class Record(Protocol):
-    """One message as it came. Kafka's own records are such."""
+    """A message as received; Kafka's records satisfy this protocol."""
 
     @property
     def offset(self) -> int:
-        """Its place in its partition."""
+        """Position in its partition."""
 
     @property
     def value(self) -> bytes | None:
-        """What it says; None is a tombstone."""
+        """Content; None is a tombstone."""
 
     @property
     def key(self) -> bytes | None:
-        """What it is about."""
+        """Key."""
 
     @property
     def headers(self) -> Headers:
-        """What else came with it."""
+        """Headers."""
 
     @property
     def timestamp(self) -> int | None:
@@ -48,7 +71,7 @@ class Record(Protocol):
 
 
 class Message(NamedTuple):
-    """A record of our own making."""
+    """A record that did not come from Kafka."""
 
     offset: int
     value: bytes | None
@@ -65,67 +88,77 @@ class Batch(NamedTuple):
 
 
 class Assigned(NamedTuple):
-    """These partitions are ours from now on; each waits until it is told by `seek` where to begin."""
+    """Partitions assigned to this process; each delivers nothing before `seek`."""
 
     partitions: Collection[Partition]
 
 
 class Revoked(NamedTuple):
-    """These partitions are no longer ours."""
+    """Partitions taken away from this process."""
 
     partitions: Collection[Partition]
 
 
 class Extent(NamedTuple):
-    """What a partition holds, and what would tell that it is not the one it was."""
+    """First and end offset of a partition, and the topic id, which changes if the topic is recreated."""
 
     first: int
-    """The offset of the oldest record there is."""
+    """Offset of the oldest record."""
     end: int
-    """The offset after the newest."""
+    """Offset after the newest record."""
     topic_id: str | None = None
     n_partitions: int = 1
 
 
 class Place(NamedTuple):
-    """Where a partition stood when it was left."""
+    """Saved position of a partition."""
 
     offset: int
-    """The next record to learn."""
+    """Next offset to learn."""
     topic_id: str | None
     n_partitions: int
+
+
+def places_to_save(places: Mapping[Partition, Place]) -> dict[str, Any]:
+    """Positions of partitions as a checkpoint holds them."""
+    return {"next": [[*name, *place] for name, place in places.items()]}
+
+
+def saved_places(positions: Mapping[str, Any]) -> dict[Partition, Place]:
+    """The positions that `places_to_save` was given."""
+    return {(topic, number): Place(*place) for topic, number, *place in positions["next"]}
 
 
 class Source(Protocol):
     """Where records come from."""
 
     def poll(self, seconds: float) -> Sequence[Assigned | Revoked | Batch]:
-        """What happened since, in order; waits at most so long for something to. May raise Transient."""
+        """Batches, assignments and revocations, in order; blocks for at most so many seconds. May raise Transient."""
 
     def extent(self, partition: Partition) -> Extent:
-        """What an assigned partition holds now."""
+        """Current extent of an assigned partition."""
 
     def seek(self, partition: Partition, offset: int) -> None:
         """Deliver an assigned partition from this record on."""
 
     def pause(self) -> None:
-        """Deliver no records until `resume`; `poll` goes on, so that nobody thinks us dead."""
+        """Deliver no records until `resume`; `poll` must still be called, for its heartbeats."""
 
     def resume(self) -> None:
         """Deliver records again."""
 
     def commit(self, positions: Mapping[Partition, int]) -> None:
-        """Tell the world how far we are. Nothing here depends on it."""
+        """Commit offsets for monitoring tools; the service itself never reads them."""
 
     def lag(self) -> dict[Partition, int]:
-        """How many records of each partition are still to be delivered, as far as known."""
+        """Number of records of each partition not yet delivered, where known."""
 
     @property
     def finished(self) -> bool:
         """Whether everything was delivered and nothing more will come."""
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close all resources."""
 
 
 class Output(NamedTuple):
@@ -135,11 +168,11 @@ class Output(NamedTuple):
     key: bytes | None = None
     headers: Headers = ()
     origin: Partition | None = None
-    """Where the record came from that it speaks of."""
+    """Partition of the record that caused it."""
 
     @property
     def size(self) -> int:
-        """Bytes that it takes, a little more than less."""
+        """Upper estimate of its size in bytes."""
         headers = sum(len(name.encode()) + len(value) + 10 for name, value in self.headers)
         return len(self.value) + len(self.key or b"") + headers + 30
 
@@ -151,10 +184,13 @@ class Sink(Protocol):
         """Send outputs, now or by the next `commit`."""
 
     def wants(self, channel: Channel) -> bool:
-        """Whether anybody asked for these outputs."""
+        """Whether outputs of this channel are enabled."""
+
+    def abandon(self) -> None:
+        """Discard what was emitted since the last commit, if `exactly_once`."""
 
     def commit(self, positions: Mapping[Partition, int]) -> None:
-        """See to it that all outputs emitted have arrived or, where that is in doubt, raise.
+        """Wait until all emitted outputs are delivered; raise if that is uncertain.
 
         A sink that delivers exactly once makes them visible together with the positions, or not at all.
         """
@@ -164,35 +200,111 @@ class Sink(Protocol):
         """Whether `commit` stores the positions together with the outputs."""
 
     def committed(self, partition: Partition) -> int | None:
-        """How far the outputs of a partition are out, where `exactly_once`; None where they never were."""
+        """Committed offset of a partition, if `exactly_once`; None if there is none."""
 
     @property
     def full(self) -> bool:
-        """Whether so much is on its way that the source should pause."""
+        """Whether the source should pause because too many outputs are in flight."""
 
     @property
     def largest(self) -> int | None:
-        """Bytes of the largest message that it takes; None if any will do."""
+        """Maximal size of a message in bytes; None for no limit."""
 
     @property
     def dropped(self) -> int:
-        """How many outputs were too large for it, and are lost."""
+        """Number of outputs dropped because of their size."""
 
     def close(self) -> None:
-        """Let go of everything; what was not committed may be lost."""
+        """Close all resources; uncommitted outputs may be lost."""
 
 
 class Store(Protocol):
     """Where checkpoints are kept: those of this process, and the summaries of partitions that moved."""
 
-    def save(self, state: Any) -> object:  # noqa: ANN401
-        """Keep a state."""
+    @property
+    def transactional(self) -> bool:
+        """Whether what is saved counts once the sink has committed, and not before."""
 
-    def latest(self) -> Any:  # noqa: ANN401
+    def save(self, state: State) -> object:
+        """Write a state."""
+
+    def latest(self) -> State | None:
         """The latest state, or None."""
 
-    def find(self, partition: Partition) -> tuple[Place, Any] | None:
-        """The place and the summary of a partition that another process left, the farthest there is."""
+    def find(self, partition: Partition) -> tuple[Place, State] | None:
+        """Position and summary of a partition saved by another process, of the largest offset; or None."""
 
-    def hand_over(self, partition: Partition, place: Place, summary: Any) -> None:  # noqa: ANN401
-        """Keep a partition's summary for whoever takes it over."""
+    def hand_over(self, partition: Partition, place: Place, summary: State) -> None:
+        """Save a partition's summary for its next owner."""
+
+    def close(self) -> None:
+        """Close all resources."""
+
+
+@dataclass(frozen=True)
+class MemberStatus:
+    """What a process of a group tells the others of itself."""
+
+    member: str = ""
+    """Its name: group_instance_id, or host and process."""
+    at: float = field(default_factory=time.time)
+    """When; seconds since 1970."""
+    positions: dict[str, int] = field(default_factory=dict)
+    """Next offset of each partition that it holds, by topic and number."""
+    lag: dict[str, int] = field(default_factory=dict)
+    stopped: dict[str, str] = field(default_factory=dict)
+    """Partitions that it holds and does not read, and why."""
+    events: int = 0
+    """Events learnt of its partitions."""
+    events_per_second: float = 0.0
+    model_version: int | None = None
+    """Version of the model that it assigns by."""
+    leads: bool = False
+    """Whether it makes the model."""
+    checked_at: float = 0.0
+    """When, as the leader, it last found all summaries in the model."""
+
+
+class Group(Protocol):
+    """One model for all processes of a consumer group."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is a model."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process makes the model."""
+
+    @property
+    def version(self) -> int | None:
+        """Version of the latest model."""
+
+    @property
+    def staleness(self) -> float | None:
+        """Seconds since all that was learnt, as far as the leader knew, was in the model."""
+
+    @property
+    def clusterer(self) -> StreamClusterer | None:
+        """The whole group's clusterer, to read; None before the first model."""
+
+    def guide(self, learner: StreamModel) -> None:
+        """Let a learner follow the latest model."""
+
+    def lead(self, positions: Mapping[Partition, int]) -> None:
+        """Lead the group or not, by the partitions held."""
+
+    def forget(self) -> None:
+        """Drop what was not committed."""
+
+    def publish(self) -> tuple[Change, ...]:
+        """Send the model that waits, with the next commit of the sink; returns the lifecycle events to tell with it."""
+
+    def tell(self, status: MemberStatus) -> None:
+        """Send this member's status with the next commit of the sink."""
+
+    def present(self) -> list[MemberStatus]:
+        """The members of the group."""
+
+    def close(self) -> None:
+        """Stop following."""

@@ -1,4 +1,4 @@
-"""A directory of states that several processes share, so that partitions move between them with their summaries.
+"""A state directory that several processes share, so that partitions move between them with their summaries.
 
     state/0/000000000042.checkpoint     the first process: everything it knows, and where its partitions stand
     state/1/...                         the second
@@ -13,42 +13,88 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import time
 from itertools import count
 from pathlib import Path
 from urllib.parse import quote
 
-from streamclust.checkpoint import CheckpointError, Checkpoints, State, read, write
-from streamclust_connectors.ports import Partition, Place
+from streamclust.checkpoint import CheckpointError, Checkpoints, State, read, shard_in, write
+from streamclust_connectors.ports import Partition, Place, StateInUse, saved_places
 
 log = logging.getLogger(__name__)
 
+LOCK_POLL_SECONDS = 0.1
+"""Time between two tries for a lock that another process has."""
+
 
 class SharedState:
-    """The states of this process, in the first place of the directory that is free, and those of all others.
+    """The checkpoints of this process, in a numbered subdirectory (its place), and those of the other processes.
+
+    Members of a consumer group take the first place that is free. A service that is no member of one takes place 0,
+    which alone holds its state, and waits up to `wait_seconds` for a process that still has it.
 
     A place is held by a lock that ends with the process, however it ends: a restarted process finds its own state.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], keep: int = 3, place: int | None = None) -> None:
+    transactional = False
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        keep: int = 3,
+        place: int | None = None,
+        wait_seconds: float = 0.0,
+    ) -> None:
         self.directory = Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.place, self._lock = self._take_place(place)
-        self._own = Checkpoints(self.directory / str(self.place), keep)
+        if place is None:
+            self.place, self._lock = self._first_free()
+        else:
+            self.place, self._lock = place, self._wait_for(place, wait_seconds)
+        folder = self.directory / str(self.place)
+        for unfinished in folder.glob("*.part"):  # of a process that was killed while it wrote
+            unfinished.unlink()
+        self._own = Checkpoints(folder, keep)
 
-    def _take_place(self, wanted: int | None) -> tuple[int, int]:
-        for place in count() if wanted is None else (wanted,):
-            folder = self.directory / str(place)
-            folder.mkdir(exist_ok=True)
-            lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return place, lock
-            except BlockingIOError:
-                os.close(lock)
-        raise RuntimeError(f"place {wanted} of {self.directory} is taken by another process")
+    def _first_free(self) -> tuple[int, int]:
+        tried = ((place, self._try_lock(place)) for place in count())
+        return next((place, lock) for place, lock in tried if lock is not None)
+
+    def _wait_for(self, place: int, seconds: float) -> int:
+        """The lock of a place; StateInUse if it is not free within so many seconds."""
+        deadline = time.monotonic() + seconds
+        told = False
+        while (lock := self._try_lock(place)) is None:
+            if time.monotonic() >= deadline:
+                raise StateInUse(
+                    f"{self.directory} is in use by another process, which did not end within {seconds:g} s; stop that "
+                    "one first, wait longer (checkpoint.wait_seconds), or use another state directory"
+                )
+            if not told:
+                log.warning(
+                    "%s is in use by another process; waiting up to %g s for it to end",
+                    self.directory,
+                    seconds,
+                )
+                told = True
+            time.sleep(LOCK_POLL_SECONDS)
+        if told:
+            log.info("%s is free; going on from what the other process has left", self.directory)
+        return lock
+
+    def _try_lock(self, place: int) -> int | None:
+        folder = self.directory / str(place)
+        folder.mkdir(exist_ok=True)
+        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            return None
+        return lock
 
     def save(self, state: State) -> Path:
-        """Keep a state of this process."""
+        """Write a checkpoint of this process."""
         return self._own.save(state)
 
     def latest(self) -> State | None:
@@ -58,14 +104,14 @@ class SharedState:
     # ---------------------------------------------------------------- partitions
 
     def find(self, partition: Partition) -> tuple[Place, State] | None:
-        """The farthest that any other process has left of a partition: the place, and the summary."""
+        """Position and summary of a partition of the largest offset saved by any other process."""
         found = [
             kept for kept in (self._handed_over(partition), *self._elsewhere(partition)) if kept is not None
         ]
         return max(found, key=lambda kept: kept[0].offset, default=None)
 
     def hand_over(self, partition: Partition, place: Place, summary: State) -> None:
-        """Keep a partition's summary for whoever takes it over, unless one that is as far is kept elsewhere."""
+        """Save a partition's summary for its next owner, unless one as recent is saved elsewhere."""
         known = self.find(partition)
         if known is None or known[0].offset < place.offset:
             path = self._path(partition)
@@ -87,12 +133,12 @@ class SharedState:
         return Place(*state.values["place"]), state
 
     def _elsewhere(self, partition: Partition) -> list[tuple[Place, State] | None]:
-        """What the latest checkpoints of other processes hold of a partition."""
+        """Positions and summaries of a partition in the latest checkpoints of other processes."""
         others = (folder for folder in self.directory.iterdir() if folder.name.isdigit())
         return [_part(folder, partition) for folder in others if folder.name != str(self.place)]
 
     def close(self) -> None:
-        """Free the place."""
+        """Release the lock."""
         os.close(self._lock)
 
 
@@ -104,10 +150,5 @@ def _part(folder: Path, partition: Partition) -> tuple[Place, State] | None:
         return None
     if state is None:
         return None
-    places = {(topic, number): Place(*place) for topic, number, *place in state.values["positions"]["next"]}
-    for i, part in enumerate(state.values["shards"]):
-        if tuple(part["key"]) == partition and partition in places:
-            prefix = f"shard{i}."
-            arrays = {n.removeprefix(prefix): a for n, a in state.arrays.items() if n.startswith(prefix)}
-            return places[partition], State(arrays, part | {"schema": state.values["schema"]})
-    return None
+    place, summary = saved_places(state.values["positions"]).get(partition), shard_in(state, partition)
+    return None if place is None or summary is None else (place, summary)

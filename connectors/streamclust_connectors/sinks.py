@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import sys
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, get_args
 
@@ -40,14 +41,18 @@ class ListSink:
         self._open: list[tuple[Channel, Output]] = []
 
     def wants(self, channel: Channel) -> bool:
-        """Whether this is one of its channels."""
+        """Whether this channel is enabled."""
         return channel in self.channels
 
     def emit(self, channel: Channel, outputs: Sequence[Output]) -> None:
-        """Keep them."""
+        """Store outputs."""
         self._open += [(channel, output) for output in outputs]
         if not self.exactly_once:
             self._keep()
+
+    def abandon(self) -> None:
+        """Drop what is not yet committed."""
+        self._open = []
 
     def _keep(self) -> None:
         for channel, output in self._open:
@@ -55,7 +60,7 @@ class ListSink:
         self._open = []
 
     def commit(self, positions: Mapping[Partition, int]) -> None:
-        """Show what was emitted."""
+        """Make emitted outputs visible."""
         if self.failures:
             self._open = []
             raise self.failures.pop(0)
@@ -63,7 +68,7 @@ class ListSink:
         self.positions.update(positions)
 
     def committed(self, partition: Partition) -> int | None:
-        """How far it was told."""
+        """Committed offset of a partition."""
         return self.positions.get(partition)
 
     def values(self, channel: Channel) -> list[Any]:
@@ -71,7 +76,7 @@ class ListSink:
         return [msgspec.json.decode(output.value) for output in self.outputs[channel]]
 
     def close(self) -> None:
-        """Remember it."""
+        """Record that it was closed."""
         self.closed = True
 
 
@@ -95,16 +100,29 @@ class LinesSink:
             self._file = file or sys.stdout.buffer
 
     def wants(self, channel: Channel) -> bool:
-        """Whether this is one of its channels."""
+        """Whether this channel is enabled."""
         return channel in self.channels
 
     def emit(self, channel: Channel, outputs: Sequence[Output]) -> None:
-        """Write them."""
-        self._file.writelines(_line(channel, output) for output in outputs)
+        """Write outputs."""
+        with self._named():
+            self._file.writelines(_line(channel, output) for output in outputs)
 
     def commit(self, positions: Mapping[Partition, int]) -> None:
         """Flush."""
-        self._file.flush()
+        with self._named():
+            self._file.flush()
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Add the path to an OSError that lacks one, such as that of a full disk."""
+        try:
+            yield
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._file.name) from error
+
+    def abandon(self) -> None:
+        """Nothing: what is written stays."""
 
     def committed(self, partition: Partition) -> int | None:
         """Unknown."""
@@ -112,9 +130,11 @@ class LinesSink:
 
     def close(self) -> None:
         """Flush, and close a file that was opened here."""
-        self._file.flush()
-        if self._own:
-            self._file.close()
+        with self._named():
+            if self._own:
+                self._file.close()  # even if what is left cannot be written
+            else:
+                self._file.flush()
 
 
 def _line(channel: Channel, output: Output) -> bytes:

@@ -1,14 +1,11 @@
-"""Sources beside Kafka: memory, JSON lines, CSV, Parquet, standard input, and events made up on the spot."""
+"""Sources beside Kafka and files: memory, standard input, and events made up on the spot."""
 
 from __future__ import annotations
 
-import csv
-import math
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from pathlib import Path
 from queue import Empty, Queue
 from threading import Thread
 from time import sleep
@@ -19,12 +16,12 @@ import msgspec
 from streamclust_connectors.ports import Assigned, Batch, Extent, Message, Partition, Record, Revoked
 from streamclust_connectors.synthetic import Drift
 
-BATCH = 5000
+MAX_POLL_RECORDS = 5000
 """Records of one poll, at most."""
 
 
 class MemorySource:
-    """Partitions that are lists of records. For tests: it ends, fails and pauses where it is told to.
+    """A source whose partitions are lists of records. For tests: it ends, fails and pauses as scripted.
 
     All partitions are assigned by the first poll. `script` holds what the next do instead of delivering records: an
     exception is raised, Assigned and Revoked are reported, None delivers nothing. Then records follow, at most `size`
@@ -34,7 +31,7 @@ class MemorySource:
     def __init__(
         self,
         partitions: Mapping[Partition, Sequence[bytes | Record | None]],
-        size: int = BATCH,
+        size: int = MAX_POLL_RECORDS,
         script: Iterable[Exception | Assigned | Revoked | None] = (),
         endless: bool = False,
     ) -> None:
@@ -94,7 +91,7 @@ class MemorySource:
         self.paused = False
 
     def commit(self, positions: Mapping[Partition, int]) -> None:
-        """Remember what was told."""
+        """Record the committed offsets."""
         self.committed.update(positions)
 
     def lag(self) -> dict[Partition, int]:
@@ -107,7 +104,7 @@ class MemorySource:
         return not (self.endless or self.script or self._awaited or any(self.lag().values()))
 
     def close(self) -> None:
-        """Remember it."""
+        """Record that it was closed."""
         self.closed = True
 
 
@@ -117,7 +114,7 @@ class IteratorSource:
     Offsets count the records. To seek is to begin anew and skip.
     """
 
-    def __init__(self, name: str, size: int = BATCH) -> None:
+    def __init__(self, name: str, size: int = MAX_POLL_RECORDS) -> None:
         self.partition: Partition = (name, 0)
         self.size = size
         self.finished = False
@@ -139,18 +136,18 @@ class IteratorSource:
         return self._batch(list(islice(self._values, self.size)), more=True)
 
     def _batch(self, values: Sequence[bytes], more: bool) -> Sequence[Batch]:
-        """Records as a batch; without any, where `more` was asked for, the source has ended."""
+        """Records as a batch; the source has ended if some were requested and none came."""
         found = [Message(self._at + i, value) for i, value in enumerate(values)]
         self._at += len(found)
         self.finished = more and not found
         return [Batch(self.partition, found)] if found else []
 
     def extent(self, partition: Partition) -> Extent:
-        """Nobody knows where it ends before it has."""
+        """From 0 to an unknown end."""
         return Extent(0, sys.maxsize)
 
     def seek(self, partition: Partition, offset: int) -> None:
-        """Begin anew and skip."""
+        """Restart the iterator and skip to the offset."""
         self._values = iter(self.values())
         self._at = sum(1 for _ in islice(self._values, offset))
 
@@ -163,32 +160,19 @@ class IteratorSource:
         self._paused = False
 
     def commit(self, positions: Mapping[Partition, int]) -> None:
-        """Nobody asks a file how far it was read."""
+        """Do nothing: a file stores no offsets."""
 
     def lag(self) -> dict[Partition, int]:
         """Unknown."""
         return {}
 
     def close(self) -> None:
-        """Let the iterator go."""
+        """Release the iterator."""
         self._values = None
 
 
-class LinesSource(IteratorSource):
-    """A file with an event on each line (JSON lines); empty lines are left out."""
-
-    def __init__(self, path: str | Path, size: int = BATCH) -> None:
-        super().__init__(Path(path).name, size)
-        self.path = Path(path)
-
-    def values(self) -> Iterator[bytes]:
-        """The lines."""
-        with self.path.open("rb") as file:
-            yield from _lines(file)
-
-
 class StandardInput(IteratorSource):
-    """Lines of standard input. They come once: a restart goes on with what comes then.
+    """Lines of standard input. They cannot be read again: a restart continues with later lines.
 
     A thread reads them, so that a poll waits no longer than it is told to, and takes what there is.
     """
@@ -200,7 +184,7 @@ class StandardInput(IteratorSource):
         self._reader = Thread(target=self._fill, name="streamclust-stdin", daemon=True)
 
     def _fill(self) -> None:
-        for line in _lines(self.stream):
+        for line in lines(self.stream):
             self._read.put(line)
         self._read.put(None)
 
@@ -227,59 +211,15 @@ class StandardInput(IteratorSource):
             self._reader.start()
 
 
-def _lines(file: IO[bytes]) -> Iterator[bytes]:
+def lines(file: IO[bytes]) -> Iterator[bytes]:
+    """The lines that are not empty, without spaces around them."""
     return (line for line in map(bytes.strip, file) if line)
-
-
-class CsvSource(IteratorSource):
-    """A CSV file with a header; a cell that is empty is missing, one that is no number stays text."""
-
-    def __init__(self, path: str | Path, size: int = BATCH, **dialect: Any) -> None:  # noqa: ANN401
-        super().__init__(Path(path).name, size)
-        self.path = Path(path)
-        self.dialect = dialect
-
-    def values(self) -> Iterator[bytes]:
-        """Each row as a JSON object."""
-        with self.path.open(newline="", encoding="utf-8") as file:
-            for row in csv.DictReader(file, **self.dialect):
-                yield msgspec.json.encode(
-                    {name: _cell(text) for name, text in row.items() if name is not None}
-                )
-
-
-def _cell(text: str | None) -> float | str | None:
-    if not text:
-        return None
-    try:
-        number = float(text)
-    except ValueError:
-        return text
-    return text if math.isinf(number) else number  # JSON has no infinity: as text it will be refused
-
-
-class ParquetSource(IteratorSource):
-    """A Parquet file, read a batch of rows at a time."""
-
-    def __init__(self, path: str | Path, size: int = BATCH) -> None:
-        super().__init__(Path(path).name, size)
-        self.path = Path(path)
-
-    def values(self) -> Iterator[bytes]:
-        """Each row as a JSON object."""
-        try:
-            from pyarrow import parquet  # type: ignore[import-untyped,unused-ignore]
-        except ImportError:
-            raise ImportError("reading Parquet needs pyarrow: pip install pyarrow") from None
-        with parquet.ParquetFile(self.path) as file:
-            for batch in file.iter_batches(self.size):
-                yield from map(msgspec.json.encode, batch.to_pylist())
 
 
 class SyntheticSource(IteratorSource):
     """Clusters that drift, appear, split and vanish: see `synthetic.Drift`, whose options these are."""
 
-    def __init__(self, n_features: int = 2, size: int = BATCH, **options: Any) -> None:  # noqa: ANN401
+    def __init__(self, n_features: int = 2, size: int = MAX_POLL_RECORDS, **options: Any) -> None:
         super().__init__("synthetic", size)
         self.n_features = n_features
         self.options = options
@@ -293,7 +233,7 @@ class SyntheticSource(IteratorSource):
 
 
 class Brought(IteratorSource):
-    """Delivers nothing: events are brought to the service by request, and counted by the place of their partition."""
+    """A source that delivers nothing, for events that come by HTTP; its one partition's offset counts them."""
 
     def __init__(self) -> None:
         super().__init__("requests")
@@ -306,4 +246,4 @@ class Brought(IteratorSource):
         return []
 
     def seek(self, partition: Partition, offset: int) -> None:
-        """There is nothing to read."""
+        """Do nothing: there is nothing to read."""

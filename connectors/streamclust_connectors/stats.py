@@ -1,4 +1,4 @@
-"""What the service counts, for whoever wants to know: a log line, a metrics page, a test."""
+"""Counters of the service, for logs, metrics and tests."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 
 from streamclust_connectors.ports import Partition
 
-WINDOW = 15.0
+RATE_SECONDS = 15.0
 """Seconds over which rates are taken."""
 
 
 @dataclass
 class Stats:
-    """Counters since the process began, and a few facts of now. Written by the loop, read by anyone."""
+    """Counters since the start of the process, and its current state. Written by the loop, read from any thread."""
 
     clock: Callable[[], float] = time.monotonic
     messages: int = 0
-    """Records that came, whatever was in them."""
+    """Records received."""
     events: int = 0
     """Events learnt."""
     dead_letters: int = 0
@@ -28,33 +28,40 @@ class Stats:
     """Events brought by request that could not be learnt."""
     tombstones: int = 0
     skipped: int = 0
-    """Records that came again and had been learnt before."""
+    """Records received again after they had been learnt."""
     replayed: int = 0
     """Events learnt again after a restart whose outputs were out already."""
     assignments: int = 0
     lifecycle: int = 0
     snapshots: int = 0
     checkpoints: int = 0
+    checkpoint_failures: int = 0
+    """Checkpoints that could not be written."""
     commits: int = 0
     dropped: int = 0
     """Outputs that were too large to send."""
     retries: int = 0
-    """Failures that passed, or are hoped to."""
+    """Failures that were retried."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Time spent in each stage of the loop: poll, decode, learn, assign, emit, commit, checkpoint, snapshot."""
     positions: dict[Partition, int] = field(default_factory=dict)
+    stopped: dict[Partition, str] = field(default_factory=dict)
+    """Partitions that are held and not read, and why: their state or their records cannot be used."""
     lag: dict[Partition, int] = field(default_factory=dict)
     ready: bool = False
     """Whether partitions are assigned and their state is loaded."""
     heartbeat: float = 0.0
-    """When the loop last turned, by `clock`."""
+    """Time of the last iteration of the loop, by `clock`."""
     last_checkpoint: float | None = None
+    """When everything learnt was last in a checkpoint, by `clock`."""
+    checkpoint_error: str = ""
+    """Why the latest checkpoint could not be written; empty if it could."""
     last_error: str = ""
     _history: deque[tuple[float, int]] = field(default_factory=deque, repr=False)
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
-        """Add the time that something takes to its stage."""
+        """Add the time spent in the block to a stage."""
         start = self.clock()
         try:
             yield
@@ -62,18 +69,23 @@ class Stats:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + self.clock() - start
 
     def beat(self) -> None:
-        """The loop turns."""
+        """Record an iteration of the loop."""
         self.heartbeat = now = self.clock()
         history = self._history
         if not history or now - history[-1][0] >= 1.0:
             history.append((now, self.events))
-            while now - history[0][0] > WINDOW:
+            while now - history[0][0] > RATE_SECONDS:
                 history.popleft()
 
     @property
     def age(self) -> float:
-        """Seconds since the loop last turned."""
+        """Seconds since the last iteration of the loop."""
         return self.clock() - self.heartbeat
+
+    @property
+    def checkpoint_age(self) -> float | None:
+        """Seconds since everything learnt was in a checkpoint; None before the first."""
+        return None if self.last_checkpoint is None else self.clock() - self.last_checkpoint
 
     @property
     def rate(self) -> float:

@@ -12,7 +12,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-class Mixture:
+class SyntheticMixture:
     """A mixture of Gaussian clusters of random shapes, whose closest two are `tau` average deviations apart.
 
     The generator of the Bayesian k-means paper [section 11.1]: centroids uniform in a cube; deviations of .5 to
@@ -20,7 +20,7 @@ class Mixture:
     multiplied by a random matrix of Frobenius norm √D. With `moved`, the matrix multiplies the centroid too,
     as the paper's words have it: clusters then lie where their matrices throw them, mostly farther than tau apart.
 
-    >>> mixture = Mixture(n_features=2, n_clusters=3, tau=3.0, seed=7)
+    >>> mixture = SyntheticMixture(n_features=2, n_clusters=3, tau=3.0, seed=7)
     >>> events, labels = mixture.sample(1000)
     >>> events.shape, sorted(set(labels.tolist()))
     ((1000, 2), [0, 1, 2])
@@ -61,7 +61,7 @@ class Track(NamedTuple):
     first: float
     last: float
     origin: Floats
-    """Its centroid at the beginning of the stream, had it been there."""
+    """Its centroid extrapolated to the beginning of the stream."""
     path: Floats
     """How far it moves in the course of the whole stream."""
     root: Floats
@@ -117,7 +117,7 @@ class Drift:
             self.tracks += [Track(0.5, 1.0, place, path, shape / 1.4, sign * aside) for sign in (1.0, -1.0)]
 
     def _free_path(self, place: Floats, distance: float, gap: float) -> Floats:
-        """A path away from the tracks there are already: the freest of a hundred."""
+        """Of a hundred random paths, the one that stays farthest from the other tracks."""
         moments = np.linspace(0.0, 1.0, 11)[:, None]
         best, freest = np.zeros_like(place), -1.0
         for _ in range(100):

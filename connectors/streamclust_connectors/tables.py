@@ -1,7 +1,7 @@
-"""Messages whose events all have just the features known -> a table, by a reader made for them.
+"""Messages whose events all have exactly the known features -> a table, by a specialised reader.
 
-msgspec reads an object of numbers faster where it knows their names, and refuses one that has others. So what is read
-here is what would have been read one by one, and all else is left to be.
+msgspec parses an object faster if it knows the names of its members, and refuses one that has others. The result is the
+same as that of decoding event by event; messages that do not fit are left to that.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from streamclust_connectors.fields import Fields
 from streamclust_connectors.ports import Record
 
 DECODERS: dict[str, Any] = {"json": msgspec.json.Decoder, "msgpack": msgspec.msgpack.Decoder}
+OPTIONAL = object()
+"""Type of an optional member of any kind."""
 
 
 class Unsuited(Exception):  # noqa: N818
-    """Such messages can only be read one by one."""
+    """Messages of this form can only be decoded event by event."""
 
 
 class Table(NamedTuple):
@@ -31,11 +33,11 @@ class Table(NamedTuple):
     rows: NDArray[np.float64]
     records: list[Record]
     counts: list[int] | None
-    """How many events each record has; None where each is one."""
+    """Number of events of each record; None if all have one."""
     aside: list[list[Any] | None]
-    """Keys, times and weights, where they were asked for."""
+    """Keys, times and weights; None for those not asked for."""
     odd: list[Record]
-    """Records that are something else."""
+    """Records that do not fit the table."""
 
 
 class TableReader:
@@ -53,7 +55,7 @@ class TableReader:
         named = isinstance(names[0], str)
         if not named and list(names) != list(range(len(names))):
             raise Unsuited("the elements of an array are called by their places")
-        if fields.features is not None and named and set(fields.features) != set(names):
+        if fields.features is not None and named and set(fields.features) - set(fields.exclude) != set(names):
             raise Unsuited("events may have features that are not known yet")
         event: Any = event_type(fields, order if named else names)
         several = Annotated[
@@ -76,7 +78,7 @@ class TableReader:
         ]
 
     def read(self, records: Sequence[Record]) -> Table | None:
-        """The events of those records that are such messages; None where that would not be what one by one is."""
+        """The events of the records that fit; None if decoding event by event could give another result."""
         for read in self._reads:
             try:
                 contents = [read(record.value) for record in records]
@@ -109,7 +111,7 @@ class TableReader:
 def sorted_out(
     read: Callable[[Any], Any], records: Sequence[Record]
 ) -> tuple[list[Any], list[Record], list[Record]]:
-    """What could be read, the records it was read from, and the other records."""
+    """Parsed contents, their records, and the records that could not be parsed."""
     contents, kept, odd = [], [], []
     for record in records:
         try:
@@ -137,18 +139,22 @@ def event_type(fields: Fields, names: Sequence[Any]) -> type:
             raise Unsuited("an array has no room for anything beside its numbers")
         return vector
     strict = fields.features is None
+    left_out: dict[Any, Any] = dict.fromkeys(fields.exclude if strict else (), OPTIONAL)
+    if left_out.keys() & set(names):
+        raise Unsuited("a feature that is known does not count")
+    members = dict.fromkeys(names, float) | left_out
     if fields.vector is not None:
-        vector = struct(dict.fromkeys(names, float), strict)
+        vector = struct(members, strict)
         return struct(planted(tree, fields.vector.split("."), vector))
     if strict and any(isinstance(kind, dict) for kind in tree.values()):
         raise Unsuited("an object that holds a key, a time or a weight is no number")
-    for name in names:
-        planted(tree, [name], float)
+    for name, member in members.items():
+        planted(tree, [name], member)
     return struct(tree, strict)
 
 
-def planted(tree: dict[str, Any], path: Sequence[str], kind: Any) -> dict[str, Any]:  # noqa: ANN401
-    """The members of an object, with one of this type under a path."""
+def planted(tree: dict[str, Any], path: Sequence[str], kind: object) -> dict[str, Any]:
+    """Add a member of a type under a path; returns the tree of members."""
     branch = tree
     for step in path[:-1]:
         branch = branch.setdefault(step, {})
@@ -162,12 +168,16 @@ def planted(tree: dict[str, Any], path: Sequence[str], kind: Any) -> dict[str, A
 
 def struct(tree: dict[str, Any], strict: bool = False) -> type:
     """The type of an object with these members; `strict`, with no others."""
-    members = [
-        (attribute([name]), struct(kind) if isinstance(kind, dict) else kind) for name, kind in tree.items()
-    ]
+    members: list[Any] = []
+    for name, kind in tree.items():
+        if kind is OPTIONAL:
+            members.append((attribute([name]), Any, None))
+        else:
+            members.append((attribute([name]), struct(kind) if isinstance(kind, dict) else kind))
     names = {attribute([name]): name for name in tree}
+    options: dict[str, Any] = {"rename": names, "forbid_unknown_fields": strict, "gc": False}
     try:
-        return msgspec.defstruct("Object", members, rename=names, forbid_unknown_fields=strict, gc=False)
+        return msgspec.defstruct("Object", members, kw_only=OPTIONAL in tree.values(), **options)
     except ValueError as error:  # a name that msgspec does not take
         raise Unsuited(str(error)) from error
 
@@ -179,5 +189,5 @@ def array(n: int) -> type:
 
 
 def attribute(path: Sequence[Any]) -> str:
-    """How a member of a message is called in Python, whatever its name."""
+    """A valid Python attribute name for a path of member names."""
     return ".".join(f"f{str(step).encode().hex()}" for step in path)

@@ -10,10 +10,12 @@ from streamclust_connectors.cli import (
     files,
     inspection,
     letters,
+    producing,
     running,
     snapshots,
     spark,
     version,
+    warming,
 )
 from streamclust_connectors.cli.errors import MEANING, Commands
 
@@ -27,7 +29,8 @@ app = typer.Typer(
         ("Exit codes:", *(f"{code.value:>3}  {meaning}" for code, meaning in MEANING.items()))
     ),
 )
-for part in (running, demo, files, spark, inspection, version):
+app.callback()(version.shared)
+for part in (running, producing, demo, files, spark, inspection, warming, version):
     app.add_typer(part.app)
 app.add_typer(snapshots.app, name="snapshot")
 app.add_typer(letters.app, name="dlq")

@@ -19,7 +19,7 @@ app = typer.Typer(no_args_is_help=True, help="Check and show the settings.")
     )
 )
 def check(config: Config = None, given: Set = None) -> None:
-    """Whether a service could be run with these settings: 0, or 2 and what is wrong, a line for each."""
+    """Check settings: exit code 0 if a service can run with them, else 2 and a line for each error."""
     settings = settings_from(config, given)
     settings.check()
     typer.echo(f"the settings are fine: from {settings.source_kind} to {settings.output_kind}")
@@ -35,7 +35,7 @@ def show(
     given: Set = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """Every setting as it would be used, secrets hidden: a TOML file to begin with."""
+    """Print every setting with its value, secrets hidden: a TOML file to start from."""
     from streamclust_connectors.settings import redacted, to_toml
 
     settings = settings_from(config, given)

@@ -1,11 +1,11 @@
-"""demo: a stream that drifts, and what is made of it, live in the terminal and in the browser."""
+"""demo: clusters of a drifting stream, live in the terminal and in the browser."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,23 +14,26 @@ import typer
 from streamclust_connectors.cli.options import examples, messages, results
 
 if TYPE_CHECKING:
+    import threading
+
     from rich.console import Console, RenderableType
 
     from streamclust.lineage import Change
     from streamclust_connectors.cli.scene import Paced
     from streamclust_connectors.service import Service
+    from streamclust_connectors.synthetic import Floats
 
 app = typer.Typer()
 
-CHANGES = 8
-"""Lifecycle events that are on show."""
-WIDTH = 30
-"""Characters of the bar of a cluster that has everything."""
-JUDGED = 2000
-"""Events whose clusters are compared at a time."""
-REFRESH = 0.125
-"""Seconds between two looks at the stream."""
-PATIENCE = 30.0
+MAX_SHOWN_CHANGES = 8
+"""Number of lifecycle events shown."""
+BAR_CHARACTERS = 30
+"""Width of the bar of a cluster with all the weight."""
+JUDGED_EVENTS = 2000
+"""Number of events over which one adjusted Rand index is computed."""
+REFRESH_SECONDS = 0.125
+"""Time between two refreshes of the screen."""
+LOCK_TIMEOUT_SECONDS = 30.0
 """Seconds to wait for the loop."""
 
 
@@ -58,7 +61,7 @@ def demo(
     """Clusters that move, appear, split, merge and vanish, and how they are followed; ends by itself."""
     console = results()
     with messages().status("loading; the first time, compiling takes a minute or two"):
-        from streamclust_connectors.cli.running import told_to_stop
+        from streamclust_connectors.cli.producing import told_to_stop
         from streamclust_connectors.cli.scene import Paced, Scene
 
         warm_up()
@@ -81,12 +84,12 @@ def demo(
         if serve and not over.is_set():
             told = "" if page is None else f"serving at {url} "
             console.print(f"{told}until interrupted (Ctrl-C)", soft_wrap=True, markup=False)
-            while not (over.wait(REFRESH) or loop.done()):
+            while not (over.wait(REFRESH_SECONDS) or loop.done()):
                 pass
 
 
 def warm_up() -> None:
-    """Have compiled what the stream will need, so that it does not stop for it."""
+    """Compile the kernels before the stream starts."""
     from streamclust_connectors.cli.scene import Paced, Scene
 
     service = service_of(Paced(lambda: Scene(4000, seed=0)), serve=False)
@@ -96,7 +99,7 @@ def warm_up() -> None:
 
 
 def service_of(stream: Paced, serve: bool) -> Service:
-    """What learns the stream."""
+    """The service of the demo."""
     from streamclust import StreamClusterer
     from streamclust_connectors.service import Policy, Service
     from streamclust_connectors.sinks import LinesSink
@@ -104,7 +107,7 @@ def service_of(stream: Paced, serve: bool) -> Service:
     return Service(stream, LinesSink(channels=()), StreamClusterer(), policy=Policy(stop_at_end=not serve))
 
 
-def serving(service: Service, port: int) -> Any:  # noqa: ANN401
+def serving(service: Service, port: int) -> AbstractContextManager[str]:
     """The API and the dashboard beside the stream."""
     from streamclust_connectors.cli.options import settings_from
 
@@ -112,13 +115,13 @@ def serving(service: Service, port: int) -> Any:  # noqa: ANN401
         from streamclust_connectors.http.server import serving
     except ImportError as error:
         raise ImportError(
-            f"the dashboard needs {error.name}: pip install 'streamclust[service]', or run with --no-http"
+            f"the dashboard needs {error.name}: pip install 'streamclust[http]', or run with --no-http"
         ) from None
     return serving(service, settings_from(flags={"source.kind": "synthetic", "http.port": port}))
 
 
 class Show:
-    """What the demo measures and shows."""
+    """Measures the quality of the clusters and shows it."""
 
     def __init__(self, service: Service, stream: Paced, total: int, console: Console) -> None:
         from sklearn.metrics import adjusted_rand_score
@@ -132,20 +135,20 @@ class Show:
         self._true: list[int] = []
         stream.judge = self.judge
 
-    def judge(self, rows: Any, labels: Sequence[int]) -> None:  # noqa: ANN401
-        """Compare what the model says of events that it has not learnt yet with where they came from."""
+    def judge(self, rows: Floats, labels: Sequence[int]) -> None:
+        """Score the model's predictions for events not learnt yet against their true clusters."""
         model = self.service.clusterer.model
         if model is None:
             return
         self._found += model.predict(rows).tolist()
         self._true += labels
-        if len(self._true) >= JUDGED:
+        if len(self._true) >= JUDGED_EVENTS:
             self.scores.append(float(self._agreement(self._true, self._found)))
             self.there = len(set(self._true))
             self._found, self._true = [], []
 
-    def follow(self, loop: Future[None], over: Any) -> None:  # noqa: ANN401
-        """Until the stream has ended, or somebody wants to go."""
+    def follow(self, loop: Future[None], over: threading.Event) -> None:
+        """Show the stream until it ends or the user stops it."""
         from rich.live import Live
 
         terminal = self.console.is_terminal
@@ -154,8 +157,8 @@ class Show:
             if terminal
             else nullcontext() as live
         ):
-            while not (self.stream.finished or loop.done() or over.wait(REFRESH)):
-                with self.service.lock.within(PATIENCE):
+            while not (self.stream.finished or loop.done() or over.wait(REFRESH_SECONDS)):
+                with self.service.lock.within(LOCK_TIMEOUT_SECONDS):
                     model = self.service.clusterer
                     changes, clusters = model.events, model.clusters if terminal else []
                 if live is not None:
@@ -163,7 +166,7 @@ class Show:
                 self.tell(changes)
 
     def tell(self, changes: Sequence[Change]) -> None:
-        """Where nothing can be shown live, print what has happened since."""
+        """Without a live terminal, print the lifecycle events since the last call."""
         if not self.console.is_terminal:
             for change in changes[self.told :]:
                 self.console.print(f"  {change!r}", markup=False)
@@ -178,34 +181,37 @@ class Show:
         from streamclust_connectors.cli.tables import mean, table
 
         rows = [
-            (c.id, f"{c.share:6.1%}", "█" * round(WIDTH * c.share), c.born, mean(c.mean)) for c in clusters
+            (c.id, f"{c.share:6.1%}", "█" * round(BAR_CHARACTERS * c.share), c.born, mean(c.mean))
+            for c in clusters
         ]
         return Group(
             ProgressBar(self.total, self.service.stats.events),
             Text("\n" + self.figures()),
             table(None, ("id", "share", "", "born at", "mean"), rows),
-            Text("\n".join(map(repr, changes[-CHANGES:]))),
+            Text("\n".join(map(repr, changes[-MAX_SHOWN_CHANGES:]))),
         )
 
     def figures(self) -> str:
-        """In a few lines: how many, how right, how fast."""
+        """Number of events and clusters, agreement with the truth, and speed."""
+        from streamclust_connectors.cli.tables import counted
+
         score = f"{sum(self.scores) / len(self.scores):.3f} on average" if self.scores else "not yet known"
         there = f"; {self.there} are there now" if self.scores else ""
         stats = self.service.stats
         busy = sum(stats.seconds.get(stage, 0.0) for stage in ("decode", "learn"))
         capacity = stats.events / max(busy, 1e-9)
         return (
-            f"found    {self.service.clusterer.n_clusters} clusters{there}\n"
+            f"found    {counted(self.service.clusterer.n_clusters, 'cluster')}{there}\n"
             f"agreed   adjusted Rand index {score}, each event before it was learnt\n"
             f"rate     {stats.rate:,.0f} events a second as they came, {capacity:,.0f} while at work"
         )
 
 
 def report(console: Console, show: Show) -> None:
-    """What there was, at the end."""
+    """Print the final clusters and their lifecycle."""
     from streamclust_connectors.cli.tables import clusters, table
 
-    with show.service.lock.within(PATIENCE):
+    with show.service.lock.within(LOCK_TIMEOUT_SECONDS):
         model = show.service.clusterer
         found, changes = clusters(model), model.events
     show.tell(changes)
@@ -227,7 +233,7 @@ def draw(console: Console, service: Service, out: Path) -> None:
     from matplotlib import pyplot
 
     out.mkdir(parents=True, exist_ok=True)
-    with service.lock.within(PATIENCE):
+    with service.lock.within(LOCK_TIMEOUT_SECONDS):
         model = service.clusterer
         if model.model is None:  # interrupted before the first event
             return

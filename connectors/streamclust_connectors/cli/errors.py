@@ -1,4 +1,4 @@
-"""How a command ends: with 0, or with a sentence on standard error and a code that says what kind of failure it was."""
+"""Exit codes, and exceptions as one-line messages on standard error."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import Any, Never
 import typer
 from typer.core import TyperGroup
 
+from streamclust_connectors.extras import cure
+
 
 class Code(IntEnum):
     """Exit codes."""
@@ -23,6 +25,7 @@ class Code(IntEnum):
     DATA_LOSS = 4
     UNREACHABLE = 5
     FENCED = 6
+    IN_USE = 7
     INTERRUPTED = 130
 
 
@@ -34,6 +37,7 @@ MEANING = {
     Code.DATA_LOSS: "the source no longer has events that were not yet learnt",
     Code.UNREACHABLE: "the broker cannot be reached",
     Code.FENCED: "another process has taken this one's place",
+    Code.IN_USE: "another process uses the state directory",
     Code.INTERRUPTED: "interrupted",
 }
 
@@ -42,25 +46,27 @@ CODES = {
     "BadData": Code.BAD_DATA,
     "CheckpointError": Code.BAD_DATA,
     "DataLoss": Code.DATA_LOSS,
+    "UnfitTopic": Code.USAGE,
     "Transient": Code.UNREACHABLE,
     "Fenced": Code.FENCED,
+    "StateInUse": Code.IN_USE,
     "KafkaError": Code.UNREACHABLE,
     "TimeoutError": Code.UNREACHABLE,
 }
-"""By the name of an exception's class or of one it derives from: to import them all would take a second."""
+"""Exit code by the name of an exception class or of a base class: importing them all would take a second."""
 
 
 class BadData(Exception):  # noqa: N818
-    """What was given cannot be used, and why."""
+    """Input that cannot be used, with the reason."""
 
 
 class Commands(TyperGroup):
-    """The commands, whose failures are told in a sentence."""
+    """Command group that turns exceptions into one-line messages."""
 
-    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
+    def invoke(self, *args: Any, **options: Any) -> object:
         """Run a command."""
         with sentences():
-            return super().invoke(ctx)
+            return super().invoke(*args, **options)
 
 
 @contextmanager
@@ -84,13 +90,15 @@ def sentences() -> Iterator[None]:
 
 
 def sentence(error: Exception) -> str:
-    """What to say of an exception.
+    """The message for an exception.
 
     >>> sentence(FileNotFoundError(2, "No such file or directory", "x.csv"))
     'x.csv: No such file or directory'
     """
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    if isinstance(error, ImportError) and (advice := cure(error)):
+        return advice
     said = str(error)
     ours = isinstance(error, (ValueError, ImportError, BadData)) or type(error).__module__.startswith(
         "streamclust"
@@ -99,7 +107,7 @@ def sentence(error: Exception) -> str:
 
 
 def fail(message: str, code: Code = Code.FAILURE) -> Never:
-    """Say why, and end."""
+    """Print an error and exit with a code."""
     typer.secho("error: ", fg="red", err=True, nl=False)
     typer.echo(message, err=True)
     raise typer.Exit(code)

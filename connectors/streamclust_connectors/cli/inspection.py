@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-LATEST = 5
-"""Lifecycle events that are shown."""
+MAX_SHOWN_CHANGES = 5
+"""Number of lifecycle events shown."""
 
 
 @app.command(
@@ -30,7 +30,7 @@ def inspect(
     ],
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """What is in a checkpoint: format, events, clusters, what happened to them, and where its source stands."""
+    """What is in a checkpoint: events, clusters or features, what happened to them, and where its source stands."""
     from streamclust.checkpoint import read
 
     path = latest(checkpoint) if checkpoint.is_dir() else checkpoint
@@ -48,11 +48,17 @@ def inspect(
     told_of.append(("settings", ", ".join(f"{n}={v}" for n, v in parameters.items())))
     told_of.append(("positions", json.dumps(positions)))
     console.print(tables.facts(str(path), told_of))
-    if "parameters" in state.values:
-        from streamclust.lineage import Change
+    if found["kind"] == "features":
+        from streamclust.streaming import StreamFeatures
+
+        console.print(tables.features(StreamFeatures.from_state(state)))
+    elif "parameters" in state.values:
         from streamclust.streaming import StreamClusterer
 
         console.print(tables.clusters(StreamClusterer.from_state(state)))
+    if "parameters" in state.values:
+        from streamclust.lineage import Change
+
         for change in told["latest"]:
             console.print(f"  {Change.from_dict(change)!r}", markup=False)
 
@@ -66,13 +72,13 @@ def latest(directory: Path) -> Path:
 
 
 def summary(path: Path, state: State) -> dict[str, Any]:
-    """What a checkpoint says of itself."""
-    from streamclust.checkpoint.files import FORMAT
+    """Summary of a checkpoint."""
+    from streamclust.checkpoint import FORMAT
 
     values = state.values
     log = values.get("lineage", {}).get("log", [])
     return {
-        "kind": "clusterer" if "parameters" in values else "one partition, handed over",
+        "kind": values.get("kind", "clusterer" if "parameters" in values else "one partition, handed over"),
         "format": FORMAT,
         "library": values.get("library"),
         "bytes": path.stat().st_size,
@@ -84,7 +90,10 @@ def summary(path: Path, state: State) -> dict[str, Any]:
         - len(values.get("model", {}).get("hidden", [])),
         "features": values.get("schema", {}).get("names", []),
         "parts": [f"{part['key']}: {part['n_seen']} events" for part in values.get("shards", [])],
-        "lifecycle": {"counts": Counter(change["kind"] for change in log), "latest": log[-LATEST:]},
+        "lifecycle": {
+            "counts": Counter(change["kind"] for change in log),
+            "latest": log[-MAX_SHOWN_CHANGES:],
+        },
         "positions": values.get("positions", values.get("next", {})),
         "parameters": values.get("parameters", {}),
     }

@@ -22,15 +22,18 @@ from streamclust_connectors.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from kafka import KafkaConsumer, TopicPartition
+    from kafka.consumer.fetcher import ConsumerRecord
+
     from streamclust_connectors.settings import Settings
 
 app = typer.Typer(no_args_is_help=True, help="List dead letters, and send them again.")
 
-PATIENCE = 10_000
-"""Milliseconds to wait for the broker."""
+BROKER_TIMEOUT_MS = 10_000
+"""Time limit of each call to the broker."""
 
-BATCH = 500
-"""Letters that are sent together."""
+BATCH_LETTERS = 500
+"""Number of letters sent between two commits."""
 
 Topic = Annotated[str | None, typer.Option("--topic", "-t", help="The topic whose dead letters these are.")]
 Dead = Annotated[str | None, typer.Option("--dlq", help="Their own topic, where it is not <topic>.dlq.")]
@@ -48,7 +51,7 @@ def ls(
     config: Config = None,
     given: Set = None,
 ) -> None:
-    """Where each dead letter came from and why it is one; what it says is not shown."""
+    """Origin and reason of each dead letter; its content is not shown."""
     from streamclust_connectors.cli.tables import table
 
     settings, name = letters_of(topic, dlq, servers, config, given)
@@ -92,7 +95,7 @@ def replay(
 ) -> None:
     """Send dead letters again, as they came. Each is sent once: the next replay goes on where this one ends.
 
-    Those that were too large to be kept whole stay where they came from, and are counted.
+    Those that were too large to be kept whole are skipped, and counted.
     """
     from streamclust_connectors.outputs import LEFT_OUT
 
@@ -132,8 +135,8 @@ def letters_of(
 # -------------------------------------------------------------------- Kafka
 
 
-def consumer(settings: Settings, group: str | None) -> Any:  # noqa: ANN401
-    """A client that reads partitions by hand: it joins no group, though it may keep a group's offsets."""
+def consumer(settings: Settings, group: str | None) -> KafkaConsumer:
+    """A consumer with manually assigned partitions; it joins no group, but may store a group's offsets."""
     from kafka import KafkaConsumer
 
     from streamclust_connectors.cli.wiring import client
@@ -144,7 +147,7 @@ def consumer(settings: Settings, group: str | None) -> Any:  # noqa: ANN401
 
 
 def read(settings: Settings, name: str, group: str | None, limit: int | None) -> Iterator[Any]:
-    """The letters that are there now: all of them, or those that a group has not yet replayed."""
+    """All current letters, or those not yet replayed by a group."""
     from kafka import TopicPartition
 
     client = consumer(settings, group)
@@ -156,16 +159,16 @@ def read(settings: Settings, name: str, group: str | None, limit: int | None) ->
             )
         parts = [TopicPartition(name, number) for number in sorted(numbers)]
         client.assign(parts)
-        first = client.beginning_offsets(parts, timeout_ms=PATIENCE)
-        end = client.end_offsets(parts, timeout_ms=PATIENCE)
+        first = client.beginning_offsets(parts, timeout_ms=BROKER_TIMEOUT_MS)
+        end = client.end_offsets(parts, timeout_ms=BROKER_TIMEOUT_MS)
         left = limit
         for part in parts:
-            done = client.committed(part, timeout_ms=PATIENCE) if group is not None else None
+            done = client.committed(part, timeout_ms=BROKER_TIMEOUT_MS) if group is not None else None
             client.seek(part, max(first[part], done or 0))
             client.pause(*(other for other in parts if other != part))
             client.resume(part)
-            while client.position(part, timeout_ms=PATIENCE) < end[part] and left != 0:
-                for record in polled(client, part, left or BATCH):
+            while client.position(part, timeout_ms=BROKER_TIMEOUT_MS) < end[part] and left != 0:
+                for record in polled(client, part, left or BATCH_LETTERS):
                     if record.offset < end[part]:
                         left = None if left is None else left - 1
                         yield record
@@ -173,18 +176,18 @@ def read(settings: Settings, name: str, group: str | None, limit: int | None) ->
         client.close(autocommit=False)
 
 
-def polled(client: Any, part: Any, most: int) -> list[Any]:  # noqa: ANN401
-    """The next letters of a partition; none where marks of transactions alone are left."""
-    deadline, before = monotonic() + PATIENCE / 1000, client.position(part)
+def polled(client: KafkaConsumer, part: TopicPartition, most: int) -> list[Any]:
+    """The next letters of a partition; none if only transaction markers are left."""
+    deadline, before = monotonic() + BROKER_TIMEOUT_MS / 1000, client.position(part)
     while monotonic() < deadline:
         records: list[Any] = client.poll(timeout_ms=200, max_records=most).get(part, [])
         if records or client.position(part) > before:
             return records
-    raise TimeoutError(f"the broker has not sent the next letters within {PATIENCE // 1000} s")
+    raise TimeoutError(f"the broker has not sent the next letters within {BROKER_TIMEOUT_MS // 1000} s")
 
 
-def batched(letters: Iterator[Any], size: int = BATCH) -> Iterator[list[Any]]:
-    """Letters, some at a time."""
+def batched(letters: Iterator[Any], size: int = BATCH_LETTERS) -> Iterator[list[Any]]:
+    """Letters in lists of at most `size`."""
     batch: list[Any] = []
     for letter in letters:
         batch.append(letter)
@@ -196,11 +199,11 @@ def batched(letters: Iterator[Any], size: int = BATCH) -> Iterator[list[Any]]:
 
 
 def send(settings: Settings, batch: list[Any], to: str | None) -> None:
-    """Send letters without what was added to them, and see that they arrive."""
+    """Send letters without the added headers, and wait for acknowledgements."""
     from kafka import KafkaProducer
 
     from streamclust_connectors.cli.wiring import client
-    from streamclust_connectors.outputs import ERRORS
+    from streamclust_connectors.outputs import ERROR_HEADER_PREFIX
 
     producer = KafkaProducer(**client(settings, KafkaProducer))
     try:
@@ -211,17 +214,19 @@ def send(settings: Settings, batch: list[Any], to: str | None) -> None:
                 raise BadData(
                     f"letter {letter.partition}:{letter.offset} does not say where it came from; use --to"
                 )
-            headers = [(name, value) for name, value in letter.headers if not name.startswith(ERRORS)]
+            headers = [
+                (name, value) for name, value in letter.headers if not name.startswith(ERROR_HEADER_PREFIX)
+            ]
             futures.append(producer.send(target, letter.value, letter.key, headers))
-        producer.flush(timeout=PATIENCE / 1000)
+        producer.flush(timeout=BROKER_TIMEOUT_MS / 1000)
         for future in futures:
-            future.get(timeout=PATIENCE / 1000)
+            future.get(timeout=BROKER_TIMEOUT_MS / 1000)
     finally:
         producer.close(timeout=5)
 
 
 def commit(settings: Settings, name: str, group: str, batch: list[Any]) -> None:
-    """Remember which letters were sent."""
+    """Commit the offsets of the letters that were sent."""
     from kafka import OffsetAndMetadata, TopicPartition
 
     client = consumer(settings, group)
@@ -233,12 +238,12 @@ def commit(settings: Settings, name: str, group: str, batch: list[Any]) -> None:
         client.close(autocommit=False)
 
 
-def errors(letter: Any) -> dict[str, str]:  # noqa: ANN401
+def errors(letter: ConsumerRecord) -> dict[str, str]:
     """Why a message is a dead letter."""
-    from streamclust_connectors.outputs import ERRORS
+    from streamclust_connectors.outputs import ERROR_HEADER_PREFIX
 
     return {
-        name.removeprefix(ERRORS): value.decode("utf-8", "replace")
+        name.removeprefix(ERROR_HEADER_PREFIX): value.decode("utf-8", "replace")
         for name, value in letter.headers
-        if name.startswith(ERRORS)
+        if name.startswith(ERROR_HEADER_PREFIX)
     }

@@ -1,4 +1,4 @@
-"""HTTP beside the loop, for the commands that have it."""
+"""The HTTP server, for the commands that have one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Http = Annotated[
 
 
 def listen(place: str | None) -> dict[str, Any]:
-    """Settings that say where to listen.
+    """Settings of the HTTP server from [HOST:]PORT.
 
     >>> listen("0.0.0.0:80")
     {'http.enabled': True, 'http.port': '80', 'http.host': '0.0.0.0'}
@@ -37,11 +37,11 @@ def listen(place: str | None) -> dict[str, Any]:
 
 
 def beside(running: Service, settings: Settings) -> AbstractContextManager[object]:
-    """The API and the dashboard, if they are wanted."""
+    """The HTTP server, if enabled."""
     if not settings.http.enabled:
         return nullcontext()
     try:
         from streamclust_connectors.http.server import serving
     except ImportError as error:
-        raise ImportError(f"HTTP needs {error.name}: pip install 'streamclust[service]'") from None
+        raise ImportError(f"HTTP needs {error.name}: pip install 'streamclust[http]'") from None
     return serving(running, settings)

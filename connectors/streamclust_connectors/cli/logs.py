@@ -1,4 +1,4 @@
-"""Logs: one JSON object on each line of standard error. Payloads never, nor what libraries would print of them."""
+"""Logs as one JSON object per line on standard error, without payloads of messages."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
-STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
-"""What every record has; anything else was given as `extra`."""
-TALKATIVE = ("kafka", "numba", "matplotlib")
-"""Libraries whose debug messages quote what passes through them."""
-LONGEST = 2000
-"""Characters of a message."""
+STANDARD_ATTRIBUTES = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+"""Attributes of every log record; any other came as `extra`."""
+VERBOSE_LIBRARIES = ("kafka", "numba", "matplotlib")
+"""Libraries whose debug messages quote payloads."""
+MAX_MESSAGE_CHARACTERS = 2000
+"""Longer messages are cut."""
 
 
 class JsonLines(logging.Formatter):
@@ -31,9 +31,9 @@ class JsonLines(logging.Formatter):
             "time": moment,
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage()[:LONGEST],
+            "message": record.getMessage()[:MAX_MESSAGE_CHARACTERS],
         }
-        line |= {name: value for name, value in record.__dict__.items() if name not in STANDARD}
+        line |= {name: value for name, value in record.__dict__.items() if name not in STANDARD_ATTRIBUTES}
         if record.exc_info and record.exc_info[0] is not None:
             line["exception"] = record.exc_info[0].__name__
             line["traceback"] = self.formatException(record.exc_info)
@@ -41,8 +41,12 @@ class JsonLines(logging.Formatter):
 
 
 def _told(value: object) -> str:
-    """What is no JSON, in words; bytes may be a payload."""
-    return f"{len(value)} bytes" if isinstance(value, (bytes, bytearray)) else str(value)[:LONGEST]
+    """Text for a value that JSON cannot represent; bytes are not shown, as they may be a payload."""
+    return (
+        f"{len(value)} bytes"
+        if isinstance(value, (bytes, bytearray))
+        else str(value)[:MAX_MESSAGE_CHARACTERS]
+    )
 
 
 def set_up(level: str, form: str) -> None:
@@ -53,6 +57,6 @@ def set_up(level: str, form: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    for name in TALKATIVE:
+    for name in VERBOSE_LIBRARIES:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
     logging.captureWarnings(True)

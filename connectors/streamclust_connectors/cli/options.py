@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamclust.parameters import help_of
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -25,20 +27,40 @@ Set = Annotated[
         "--set", "-s", metavar="KEY=VALUE", help="Any setting, as engine.half_life=50000. Can be repeated."
     ),
 ]
+Input = Annotated[Path | None, typer.Option("--input", "-i", help="A file to read; - is standard input.")]
 Servers = Annotated[
     str | None, typer.Option("--bootstrap-servers", "-b", help="Brokers, as host:port,host:port.")
 ]
 TopicName = Annotated[str | None, typer.Option("--topic", "-t", help="The Kafka topic to read.")]
-Family = Annotated[
-    str | None, typer.Option(help="What a cluster is: gaussian, diagonal, spherical, multinomial, ...")
-]
-Seed = Annotated[int | None, typer.Option(help="The same seed and events give the same clusters.")]
+Family = Annotated[str | None, typer.Option(help=help_of("family"))]
+HalfLife = Annotated[float | None, typer.Option(help=help_of("half_life"))]
+Seed = Annotated[int | None, typer.Option(help=help_of("seed"))]
 Features = Annotated[
     str | None, typer.Option(help="The features that count, with commas: x,y. All, if not given.")
 ]
-Vector = Annotated[str | None, typer.Option(help="Where an event has its numbers: payload.vector.")]
+Exclude = Annotated[str | None, typer.Option(help="Columns that do not count, with commas: id,city.")]
+Delimiter = Annotated[
+    str | None, typer.Option(help="CSV: ; or tab, ...; found in the file, as all of these, if not given.")
+]
+Decimal = Annotated[str | None, typer.Option(help="CSV: the decimal mark, . or ,")]
+Encoding = Annotated[str | None, typer.Option(help="CSV: utf-8, latin-1, utf-16, ...")]
+Header = Annotated[
+    bool | None, typer.Option("--header/--no-header", help="CSV: whether the first row has names.")
+]
+Null = Annotated[
+    list[str] | None,
+    typer.Option(help="CSV: one more cell that means missing, as NA and ? do. Can be repeated."),
+]
+Vector = Annotated[
+    str | None,
+    typer.Option(
+        help="Where an event has its numbers, an object, an array or base64 of float32: payload.vector."
+    ),
+]
 Key = Annotated[str | None, typer.Option(help="The field that says what an event is about.")]
-Time = Annotated[str | None, typer.Option(help="The field that has an event's time.")]
+Time = Annotated[
+    str | None, typer.Option(help="The field that has an event's time: a number, or a date (ISO 8601).")
+]
 Weight = Annotated[str | None, typer.Option(help="The field that has an event's weight.")]
 
 
@@ -63,7 +85,7 @@ def settings_from(
 
 
 def put(content: dict[str, Any], name: str, value: object) -> None:
-    """Set what a name with dots means.
+    """Set a value under a dotted name.
 
     >>> content = {}
     >>> put(content, "kafka.topic", "events")

@@ -1,4 +1,4 @@
-"""run, serve, health, produce: the service, whether it is well, and something for it to read."""
+"""run, serve, health: the service, and its health check."""
 
 from __future__ import annotations
 
@@ -6,43 +6,41 @@ import gc
 import json
 import logging
 import signal
+import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import chain, count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamclust_connectors.cli.errors import fail
+from streamclust_connectors.cli.errors import Code, fail
 from streamclust_connectors.cli.listening import Http, beside, listen
 from streamclust_connectors.cli.options import (
     Config,
+    Input,
     Servers,
     Set,
     TopicName,
     examples,
-    messages,
     settings_from,
 )
 
 if TYPE_CHECKING:
+    from streamclust_connectors.ports import StreamModel
     from streamclust_connectors.service import Service
     from streamclust_connectors.settings import Settings
 
 app = typer.Typer()
 log = logging.getLogger(__name__)
 
-Input = Annotated[Path | None, typer.Option("--input", "-i", help="A file to read; - is standard input.")]
 Kind = Annotated[
     str | None, typer.Option("--source", help="kafka, jsonl, csv, parquet, stdin, synthetic or http.")
 ]
 State = Annotated[Path | None, typer.Option("--state", help="Where checkpoints are kept.")]
 LogLevel = Annotated[str | None, typer.Option(help="debug, info, warning or error.")]
-PULSE = 2.0
-"""Seconds between two looks at the loop."""
+PULSE_SECONDS = 2.0
+"""Time between two updates of the health file."""
 
 
 @app.command(
@@ -50,6 +48,7 @@ PULSE = 2.0
         "streamclust run --topic events --state state",
         "streamclust run --config service.toml --set engine.half_life=50000",
         "streamclust run --input events.jsonl --output found.jsonl",
+        "streamclust run --topic images --state state --model features",
         "streamclust run --source synthetic --set output.kind=none --http 8080",
         "cat events.jsonl | streamclust run --input - --set output.assignments=false",
     )
@@ -61,6 +60,7 @@ def run(
     path: Input = None,
     topic: TopicName = None,
     servers: Servers = None,
+    model: Annotated[str | None, typer.Option(help="clusters or features: what is learnt.")] = None,
     group: Annotated[str | None, typer.Option("--group", "-g", help="The consumer group.")] = None,
     output: Annotated[
         Path | None,
@@ -76,7 +76,7 @@ def run(
     log_level: LogLevel = None,
     http: Http = None,
 ) -> None:
-    """Cluster a stream: read events, learn them, send what was found, until the end or a signal.
+    """Cluster a stream, or find its features: read events, learn them, send what was found, until the end or a signal.
 
     Settings come from flags, then from the environment (STREAMCLUST_KAFKA__TOPIC), then from a file.
 
@@ -86,6 +86,7 @@ def run(
         config,
         given,
         {
+            "model": model,
             "source.kind": source,
             "source.path": path,
             "kafka.topic": topic,
@@ -134,7 +135,7 @@ def serve(
 
 
 def run_service(settings: Settings) -> None:
-    """Run a service to its end, with its logs."""
+    """Set up logging and run a service."""
     settings.check()
     from streamclust_connectors.cli.logs import set_up
 
@@ -145,9 +146,10 @@ def run_service(settings: Settings) -> None:
 
 
 def watch_over(settings: Settings) -> None:
-    """Run a service to its end, with someone beside it who tells how it does."""
+    """Run a service, with a thread that writes its health file and logs its progress."""
     from streamclust_connectors.cli.wiring import service, warm_up
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(Code.OK))  # nothing is held yet, nor learnt
     running = service(settings)
     running.stop_on_signals()
     if settings.source_kind == "kafka":
@@ -162,41 +164,59 @@ def watch_over(settings: Settings) -> None:
             running.run()
     finally:
         over.set()
-        watch.join(PULSE)
+        watch.join(PULSE_SECONDS)
         if settings.health.file is not None:
             settings.health.file.unlink(missing_ok=True)
     log.info("stopped", extra=figures(running))
 
 
 def watched(running: Service, settings: Settings, over: threading.Event) -> None:
-    """Until it is over: write how old the loop's heartbeat is, and log how far it is."""
+    """Write the health file and log the progress periodically, until the service ends."""
     due = time.monotonic() + settings.logging.every_seconds
+    failed = False
     while True:
         if settings.health.file is not None:
-            write_health(settings.health.file, running.stats.age, running.stats.ready)
+            try:
+                write_health(settings.health.file, running.stats.age, running.stats.ready)
+                failed = False
+            except OSError as error:  # a full disk is no reason to stop
+                if not failed:
+                    log.error("the health file cannot be written: %s", error)
+                failed = True
         if time.monotonic() >= due:
             due = time.monotonic() + settings.logging.every_seconds
             log.info("progress", extra=figures(running))
-        if over.wait(PULSE):
+        if over.wait(PULSE_SECONDS):
             return
 
 
 def figures(running: Service) -> dict[str, Any]:
-    """What a log line says of a service."""
+    """Figures of a service for a log line."""
     stats = running.stats
     names = "messages", "events", "dead_letters", "assignments", "checkpoints", "retries"
+    age = stats.checkpoint_age
     return {name: getattr(stats, name) for name in names} | {
-        "clusters": running.clusterer.n_clusters,
+        **stats_of(running.learner),
         "events_per_second": round(stats.rate, 1),
         "lag": sum(stats.lag.values()),
+        "checkpoint_age_seconds": None if age is None else round(age, 1),
     }
+
+
+def stats_of(learner: StreamModel) -> dict[str, int]:
+    """How many clusters or features there are."""
+    from streamclust.streaming import StreamClusterer
+
+    if isinstance(learner, StreamClusterer):
+        return {"clusters": learner.n_clusters}
+    return {"features": learner.n_features}
 
 
 # -------------------------------------------------------------------- health
 
 
 def write_health(path: Path, age: float, ready: bool) -> None:
-    """Write the file whole or not at all."""
+    """Write the health file atomically."""
     part = path.with_name(path.name + ".part")
     part.write_text(json.dumps({"time": time.time(), "age": age, "ready": ready}))
     part.replace(path)
@@ -229,78 +249,3 @@ def health(
     typer.echo(
         f"well: the loop turned {max(age, 0.0):.0f} s ago, {'ready' if found['ready'] else 'not ready'}"
     )
-
-
-# -------------------------------------------------------------------- produce
-
-
-@app.command(
-    epilog=examples(
-        "streamclust produce --topic events --events 100000",
-        "streamclust produce --topic events --input events.csv --rate 500",
-    )
-)
-def produce(
-    config: Config = None,
-    given: Set = None,
-    path: Input = None,
-    topic: TopicName = None,
-    servers: Servers = None,
-    events: Annotated[int | None, typer.Option(min=1, help="How many events, at most.")] = None,
-    rate: Annotated[float, typer.Option(min=0.0, help="Events a second; 0 is as fast as it goes.")] = 0.0,
-    repeat: Annotated[
-        bool, typer.Option("--repeat", help="Begin anew at the end, until interrupted.")
-    ] = False,
-) -> None:
-    """Write events to a Kafka topic: those of a file, or synthetic ones that drift."""
-    flags = {
-        "source.path": path,
-        "kafka.topic": topic,
-        "kafka.bootstrap_servers": servers,
-        "source.events": events,
-    }
-    settings = settings_from(config, given, flags | {"source.kind": None if path else "synthetic"})
-    if settings.kafka.topic is None:
-        raise typer.BadParameter("name the topic to write to", param_hint="--topic")
-    from kafka import KafkaProducer
-
-    from streamclust_connectors.cli.wiring import client, file_source
-    from streamclust_connectors.sources import IteratorSource, SyntheticSource
-
-    given_source = settings.source
-    origin: IteratorSource = (
-        SyntheticSource(given_source.features, n_events=given_source.events, seed=given_source.seed)
-        if settings.source_kind == "synthetic"
-        else file_source(given_source.path or Path(), settings.source_kind)
-    )
-    producer = KafkaProducer(**client(settings, KafkaProducer), linger_ms=20)
-    sent, start = 0, time.monotonic()
-    try:
-        with told_to_stop() as over, messages().status(f"writing to {settings.kafka.topic}"):
-            values = chain.from_iterable(
-                islice(origin.values(), events) for _ in (count() if repeat else (0,))
-            )
-            for value in values:
-                producer.send(settings.kafka.topic, value)
-                sent += 1
-                if rate:
-                    over.wait(max(0.0, start + sent / rate - time.monotonic()))
-                if over.is_set():
-                    break
-        producer.flush()
-    finally:
-        producer.close()
-        typer.echo(f"{sent:,} events in {time.monotonic() - start:.1f} s", err=True)
-
-
-@contextmanager
-def told_to_stop() -> Iterator[threading.Event]:
-    """An event that SIGTERM and SIGINT set."""
-    over = threading.Event()
-    numbers = signal.SIGTERM, signal.SIGINT
-    before = [signal.signal(number, lambda *_: over.set()) for number in numbers]
-    try:
-        yield over
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)

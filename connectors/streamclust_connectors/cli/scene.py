@@ -10,16 +10,16 @@ import msgspec
 import numpy as np
 
 from streamclust_connectors.ports import Assigned, Batch, Partition, Revoked
-from streamclust_connectors.sources import BATCH, IteratorSource
+from streamclust_connectors.sources import MAX_POLL_RECORDS, IteratorSource
 from streamclust_connectors.synthetic import Drift, Floats, Track
 
 Place = tuple[float, float]
-BREATH = 0.05
-"""Seconds of events that are delivered together: a service at work on single ones does little else."""
+DELIVERY_SECONDS = 0.05
+"""Events of such a time span are delivered together: single events would keep the service busy."""
 
 
 class Scene(Drift):
-    """Seven clusters of two features, and all that can become of them."""
+    """Seven clusters of two features with every kind of lifecycle event."""
 
     def __init__(self, n_events: int, seed: int = 8) -> None:
         self.n_events = n_events
@@ -53,7 +53,7 @@ def shape(long: float, short: float, turned: float = 0.0) -> Floats:
 class Paced(IteratorSource):
     """A drifting stream at a pace: events fall due as time goes by. Before they are learnt, `judge` may see them.
 
-    It is told the events of each poll, and which cluster each came from.
+    It is called with the events of each poll and their true clusters.
     """
 
     def __init__(
@@ -72,20 +72,20 @@ class Paced(IteratorSource):
 
     def values(self) -> Iterator[bytes]:
         """The events as JSON objects of x and y."""
-        for events, labels in self.stream().batches(BATCH):
+        for events, labels in self.stream().batches(MAX_POLL_RECORDS):
             for (x, y), label in zip(events.tolist(), labels.tolist(), strict=True):
                 self._drawn.append(([x, y], label))
                 yield msgspec.json.encode({"x": x, "y": y})
 
     def poll(self, seconds: float) -> Sequence[Assigned | Revoked | Batch]:
-        """The events that are due."""
+        """Events due by now."""
         if self._values is None:
             return super().poll(seconds)
         due = self._due()
-        if due < max(1.0, self.rate * BREATH) and due < math.inf:
-            self._sleep(min(seconds, BREATH))
+        if due < max(1.0, self.rate * DELIVERY_SECONDS) and due < math.inf:
+            self._sleep(min(seconds, DELIVERY_SECONDS))
             return []
-        self.size = int(min(due, BATCH))
+        self.size = int(min(due, MAX_POLL_RECORDS))
         self._drawn.clear()
         found = super().poll(seconds)
         if self._drawn and self.judge is not None:
@@ -94,13 +94,13 @@ class Paced(IteratorSource):
         return found
 
     def _due(self) -> float:
-        """How many events should have come by now and have not."""
+        """Number of events due and not yet delivered."""
         if self._start is None:
             self._start = self._clock()
         return math.inf if self.rate == math.inf else (self._clock() - self._start) * self.rate - self._at
 
     def lag(self) -> dict[Partition, int]:
-        """How far behind its pace the stream is."""
+        """Number of events by which the stream is behind its pace."""
         if self._start is None or self.rate == math.inf or self.finished:
             return {}
         return {self.partition: max(0, int(self._due()))}

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -14,7 +14,8 @@ from streamclust_connectors.cli.errors import BadData
 from streamclust_connectors.cli.options import examples, results
 
 if TYPE_CHECKING:
-    from streamclust.hierarchy import Dendrogram
+    from streamclust.hierarchy import Dendrogram, MethodName
+    from streamclust_connectors.fields import Json
 
 app = typer.Typer(no_args_is_help=True, help="List, show and export hierarchies.")
 
@@ -35,21 +36,21 @@ Cut = Annotated[int | None, typer.Option("--clusters", "-k", min=1, help="Cut in
 
 
 @dataclass(frozen=True)
-class Found:
-    """A hierarchy that can be had."""
+class StoredHierarchy:
+    """A hierarchy in a file: stored, or built from a checkpoint on demand."""
 
     name: str
     kind: str
     events: int | None
     version: int | None
     features: list[Any]
-    build: Callable[[str], Dendrogram]
-    """By a method, where it is not yet built."""
+    build: Callable[[MethodName], Dendrogram]
+    """Builds the hierarchy by a method, if it is not stored."""
 
 
 @app.command(epilog=examples("streamclust snapshot ls state/0", "streamclust snapshot ls found.jsonl"))
 def ls(path: Origin) -> None:
-    """What hierarchies there are."""
+    """List hierarchies."""
     from streamclust_connectors.cli.tables import table
 
     rows = [(i, f.kind, f.events, f.version, f.name) for i, f in enumerate(found_in(path))]
@@ -63,7 +64,7 @@ def ls(path: Origin) -> None:
 )
 def show(path: Origin, index: Which = -1, method: Method = "rbhc", k: Cut = None) -> None:
     """The clusters of a hierarchy, and the merges above them."""
-    from streamclust_connectors.cli.tables import mean, table
+    from streamclust_connectors.cli.tables import counted, mean, table
 
     found = chosen(path, index)
     tree = built(found, method)
@@ -81,7 +82,7 @@ def show(path: Origin, index: Which = -1, method: Method = "rbhc", k: Cut = None
         for node in sorted(nodes.tolist(), key=lambda node: -tree.weight[node])
     ]
     console = results()
-    title = f"{len(nodes)} clusters of {tree.n_leaves} leaves, {tree.method}: {found.name}"
+    title = f"{counted(len(nodes), 'cluster')} of {tree.n_leaves} leaves, {tree.method}: {found.name}"
     console.print(table(title, ("node", "id", "share", "leaves", "mean"), rows))
     n, merges = tree.n_leaves, range(len(tree.cost) - 1, max(-1, len(tree.cost) - len(nodes)), -1)
     above = [(int(a), int(b), n + t, float(tree.cost[t])) for t in merges for a, b in [tree.children[t]]]
@@ -146,7 +147,7 @@ def write(tree: Dendrogram, output: Path, form: str, k: int | None) -> None:
 
 
 def checked(tree: Dendrogram, k: int | None) -> int | None:
-    """A number of clusters that the tree can be cut into."""
+    """The number of clusters, checked against the size of the tree."""
     if k is not None and k > tree.n_leaves:
         raise typer.BadParameter(f"the tree has {tree.n_leaves} leaves, got {k}", param_hint="--clusters")
     return k
@@ -155,8 +156,8 @@ def checked(tree: Dendrogram, k: int | None) -> int | None:
 # -------------------------------------------------------------------- finding
 
 
-def chosen(path: Path, index: int) -> Found:
-    """One of those there are."""
+def chosen(path: Path, index: int) -> StoredHierarchy:
+    """The hierarchy at an index; negative indices count from the newest."""
     found = list(found_in(path))
     if not found:
         raise BadData(f"{path} holds no checkpoint and no snapshot")
@@ -165,17 +166,17 @@ def chosen(path: Path, index: int) -> Found:
     return found[index]
 
 
-def built(found: Found, method: str) -> Dendrogram:
+def built(found: StoredHierarchy, method: str) -> Dendrogram:
     """The hierarchy; building one from a checkpoint takes a moment."""
     from streamclust_connectors.cli.options import messages
 
     if method not in ("rbhc", "abc", "bhc"):
         raise typer.BadParameter(f"{method!r} is none of rbhc, abc, bhc", param_hint="--method")
     with messages().status("building the hierarchy"):
-        return found.build(method)
+        return found.build(cast("MethodName", method))
 
 
-def found_in(path: Path) -> Iterator[Found]:
+def found_in(path: Path) -> Iterator[StoredHierarchy]:
     """The hierarchies of a file, or of all files of a directory, the older first."""
     if path.is_dir():
         for file in sorted(path.rglob("*")):
@@ -192,21 +193,21 @@ def found_in(path: Path) -> Iterator[Found]:
         yield from checkpointed(path)
 
 
-def read_json(path: Path, content: bytes) -> Any:  # noqa: ANN401
-    """What a snapshot holds."""
+def read_json(path: Path, content: bytes) -> Json:
+    """Parse the JSON of a snapshot."""
     try:
         return json.loads(content)
     except ValueError as error:
         raise BadData(f"{path} is not JSON: {error}") from None
 
 
-def stored(path: Path, content: Any, name: str | None = None) -> Iterator[Found]:  # noqa: ANN401
-    """A snapshot as a service sends it, or a hierarchy alone; any other JSON is none."""
+def stored(path: Path, content: Json, name: str | None = None) -> Iterator[StoredHierarchy]:
+    """A snapshot as a service sends it, or a hierarchy alone; nothing for any other JSON."""
     if not isinstance(content, dict) or not ("dendrogram" in content or "children" in content):
         return
     tree = content.get("dendrogram", content)
 
-    def build(_: str) -> Dendrogram:
+    def build(_: MethodName) -> Dendrogram:
         from streamclust.hierarchy import Dendrogram
 
         bare = (
@@ -218,10 +219,12 @@ def stored(path: Path, content: Any, name: str | None = None) -> Iterator[Found]
             raise BadData(f"{name or path}: {error}") from None
 
     features = content.get("features", [])
-    yield Found(name or str(path), "snapshot", content.get("events"), content.get("version"), features, build)
+    yield StoredHierarchy(
+        name or str(path), "snapshot", content.get("events"), content.get("version"), features, build
+    )
 
 
-def checkpointed(path: Path) -> Iterator[Found]:
+def checkpointed(path: Path) -> Iterator[StoredHierarchy]:
     """A checkpoint, whose hierarchy is built when asked for."""
     from streamclust.checkpoint import read
     from streamclust.streaming import StreamClusterer
@@ -230,10 +233,10 @@ def checkpointed(path: Path) -> Iterator[Found]:
     version = state.values.get("model", {}).get("version")
     names = state.values.get("schema", {}).get("names", [])
 
-    def build(method: str) -> Dendrogram:
+    def build(method: MethodName) -> Dendrogram:
         model = StreamClusterer.from_state(state)
         if not model.n_seen:
             raise BadData(f"{path} has learnt no events: there is nothing to merge")
-        return model.snapshot(method)  # type: ignore[arg-type]
+        return model.snapshot(method)
 
-    yield Found(str(path), "checkpoint", state.values.get("n_seen"), version, names, build)
+    yield StoredHierarchy(str(path), "checkpoint", state.values.get("n_seen"), version, names, build)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamclust.parameters import help_of
 from streamclust_connectors.cli.errors import BadData
 from streamclust_connectors.cli.options import (
     Config,
@@ -28,11 +29,14 @@ from streamclust_connectors.cli.options import (
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from streamclust import StreamClusterer
+    from streamclust_connectors.spark import FrameSummary
+
 app = typer.Typer()
 
 KINDS = ("parquet", "csv")
-HEAD = 1000
-"""Rows of a CSV lake that are looked at to find its columns of numbers."""
+SAMPLE_ROWS = 1000
+"""Rows of a CSV lake read to find its numeric columns."""
 
 
 @app.command(
@@ -54,9 +58,7 @@ def spark_summarize(
     family: Family = None,
     weight: Weight = None,
     time: Time = None,
-    half_life: Annotated[
-        float | None, typer.Option(help="A row's weight halves after so much time; needs --time.")
-    ] = None,
+    half_life: Annotated[float | None, typer.Option(help=f"{help_of('half_life')} It needs --time.")] = None,
     kind: Annotated[
         str | None,
         typer.Option(help="parquet or csv (with a header); csv if LAKE's name says so, else parquet."),
@@ -85,23 +87,19 @@ def spark_summarize(
         "decode.features": features,
     }
     settings = settings_from(config, given, flags | {"decode.weight": weight, "decode.time": time})
-    form = kind or ("csv" if lake.rstrip("*").endswith(".csv") else "parquet")
-    if form not in KINDS:
-        raise typer.BadParameter(f"{form!r} is neither parquet nor csv", param_hint="--kind")
-    if not output.absolute().parent.is_dir():
-        raise typer.BadParameter(f"there is no directory {output.absolute().parent}", param_hint="--output")
+    form = checked(lake, kind, output)
     spark = start(master, spark_option or [])
-    from streamclust.checkpoint import write
-    from streamclust_connectors.cli.tables import clusters
     from streamclust_connectors.spark import clusterer_of, summary
 
     engine = settings.engine.model_dump()
     frame = read(spark, lake, form, {weight, time})
     columns = chosen(frame, settings.decode.features, {weight, time})
+    bound = {} if engine["max_leaves"] is None else {"max_leaves": engine["max_leaves"]}
     with progress(spark):
         made = summary(
-            frame, columns, family=engine["family"], max_leaves=engine["max_leaves"], weight=weight, time=time,
-            half_life=engine["half_life"], refused=refused, seed=engine["seed"],
+            frame, columns, family=engine["family"], weight=weight, time=time, half_life=engine["half_life"],
+            refused=refused, seed=engine["seed"], max_directions=engine["max_directions"], scale=engine["scale"],
+            **bound,
         )  # fmt: skip
     tell(made.n_rows, made.n_refused, refused)
     if not made.tree.n_events:
@@ -109,10 +107,30 @@ def spark_summarize(
             f"none of the {made.n_rows:,} rows of {lake} could be used; choose columns of numbers with --features"
         )
     with messages().status("refit"):
-        model = clusterer_of(made.tree, list(columns), **engine)
+        model = clusterer_of(made.tree, list(columns), made.sketch, **engine)
+    save(model, made, lake, settings.decode.model_dump(mode="json") | {"features": list(columns)}, output)
+
+
+def checked(lake: str, kind: str | None, output: Path) -> str:
+    """The format of the lake's files; refuse flags that would only fail after Spark's work is done."""
+    form = kind or ("csv" if lake.rstrip("*").endswith(".csv") else "parquet")
+    if form not in KINDS:
+        raise typer.BadParameter(f"{form!r} is neither parquet nor csv", param_hint="--kind")
+    if not output.absolute().parent.is_dir():
+        raise typer.BadParameter(f"there is no directory {output.absolute().parent}", param_hint="--output")
+    return form
+
+
+def save(
+    model: StreamClusterer, made: FrameSummary, lake: str, decode: Mapping[str, Any], output: Path
+) -> None:
+    """Write the checkpoint, and print what was found."""
+    from streamclust.checkpoint import write
+    from streamclust_connectors.cli.tables import clusters
+
     state = model.to_state({"lake": [lake, made.n_rows]})
     state.values["n_refused"] = made.n_refused
-    state.values["decode"] = settings.decode.model_dump(mode="json") | {"features": list(columns)}
+    state.values["decode"] = decode
     write(output, state)
     console = results()
     console.print(clusters(model))
@@ -123,7 +141,7 @@ def spark_summarize(
 
 
 def start(master: str | None, given: list[str]) -> SparkSession:
-    """A session, quiet."""
+    """A Spark session with little logging."""
     options = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
     for text in given:
         name, equals, value = text.partition("=")
@@ -134,8 +152,8 @@ def start(master: str | None, given: list[str]) -> SparkSession:
         options[name.strip()] = value
     try:
         from streamclust_connectors.spark.session import java, session
-    except ImportError:
-        raise ImportError('this command needs Spark: pip install "streamclust[spark]"') from None
+    except ImportError as error:
+        raise ImportError(f"this command needs {error.name}: pip install 'streamclust[spark]'") from None
     java()
     with messages().status("starting Spark"):
         spark = session(master or "local[*]", options=options)
@@ -182,7 +200,7 @@ def numeric(frame: DataFrame, names: list[str]) -> list[str]:
 
     counts = [count(col(f"`{name}`")) for name in names]
     counts += [count(col(f"`{name}`").try_cast("double")) for name in names]
-    row = frame.limit(HEAD).select(*counts).first() if names else None
+    row = frame.limit(SAMPLE_ROWS).select(*counts).first() if names else None
     found = list(row or ())
     n = len(names)
     return [name for i, name in enumerate(names) if found[i] == found[n + i] > 0]
@@ -211,7 +229,7 @@ def progress(spark: SparkSession) -> Iterator[None]:
 
 
 def tell(rows: int, refused: int, where: str | None) -> None:
-    """Say how many rows were left out, and where they are."""
+    """Print how many rows were refused, and where they were written."""
     if refused:
         kept = f"; they are in {where}" if where else "; --refused PATH keeps them, with the reasons"
         typer.echo(f"warning: {refused:,} of {rows:,} rows hold no usable numbers{kept}", err=True)

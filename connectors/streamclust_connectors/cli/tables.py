@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from streamclust import StreamClusterer
+    from streamclust import StreamClusterer, StreamFeatures
 
-SHOWN = 6
-"""Features of a mean that are written out."""
+MAX_SHOWN_FEATURES = 6
+"""Number of features of a mean that are shown."""
 
 
 def table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
@@ -46,18 +46,40 @@ def written(value: object) -> str:
 
 
 def clusters(model: StreamClusterer) -> Table:
-    """The clusters of a model."""
-    rows = [(c.id, f"{c.share:.1%}", c.weight, c.born, mean(c.mean)) for c in model.clusters]
-    title = f"{model.n_clusters} clusters of {model.n_seen:,} events"
+    """The clusters of a model; features in `feature_order`, though the first rows lack some of them."""
+    names = list(dict.fromkeys([*(model.feature_order or ()), *model.feature_names]))
+    means = ({name: c.mean[name] for name in names if name in c.mean} for c in model.clusters)
+    rows = [
+        (c.id, f"{c.share:.1%}", c.weight, c.born, mean(values))
+        for c, values in zip(model.clusters, means, strict=True)
+    ]
+    title = f"{counted(model.n_clusters, 'cluster')} of {counted(model.n_seen, 'event')}"
     return table(title, ("id", "share", "weight", "born at", "mean"), rows)
+
+
+def features(model: StreamFeatures) -> Table:
+    """The features of a stream."""
+    weights, born = model.weights, model.lineage.born_at
+    rows = [(i, weights[i], born[i], mean(values)) for i, values in model.features.items()]
+    title = f"{counted(model.n_features, 'feature')} of {counted(model.n_seen, 'event')}"
+    return table(title, ("id", "weight", "born at", "mean"), rows)
+
+
+def counted(n: int, noun: str) -> str:
+    """A number and its noun, in the plural unless it is 1.
+
+    >>> counted(1, "cluster"), counted(1200, "event")
+    ('1 cluster', '1,200 events')
+    """
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
 def mean(values: Mapping[Any, float]) -> str:
     """The first few features of a mean."""
-    shown = ", ".join(f"{name}={value:.4g}" for name, value in list(values.items())[:SHOWN])
-    return shown + (", …" if len(values) > SHOWN else "")
+    shown = ", ".join(f"{name}={value:.4g}" for name, value in list(values.items())[:MAX_SHOWN_FEATURES])
+    return shown + (", …" if len(values) > MAX_SHOWN_FEATURES else "")
 
 
 def facts(title: str, rows: Iterable[tuple[str, object]]) -> Table:
-    """Names and what they are."""
+    """A table of names and values."""
     return table(title, ("", ""), [(name, written(value)) for name, value in rows])

@@ -14,25 +14,29 @@ from prometheus_client.exposition import choose_encoder
 from starlette.concurrency import run_in_threadpool
 
 from streamclust import __version__
+from streamclust.streaming import StreamClusterer
+from streamclust_connectors.checkpointing import unsaved
 from streamclust_connectors.http import dashboard, schemas
 from streamclust_connectors.http.backend import Backend
 from streamclust_connectors.http.docs import HEADERS, page
 from streamclust_connectors.http.metrics import registry
-from streamclust_connectors.http.problems import Problem, documented, install
-from streamclust_connectors.http.security import Gate
+from streamclust_connectors.http.problems import HttpProblem, documented, install
+from streamclust_connectors.http.security import HEAD, Gate
 from streamclust_connectors.http.streams import Streams
 from streamclust_connectors.settings import Settings
 
-LARGEST = 2**53
-"""The largest whole number that every reader of JSON can hold."""
-Number = Annotated[int, Path(ge=0, le=LARGEST)]
-After = Annotated[int, Query(ge=0, le=LARGEST, description="Only what came after this `seq`.")]
+MAX_JSON_INTEGER = 2**53
+"""Largest integer that every JSON parser represents exactly."""
+Number = Annotated[int, Path(ge=0, le=MAX_JSON_INTEGER)]
+After = Annotated[int, Query(ge=0, le=MAX_JSON_INTEGER, description="Only what came after this `seq`.")]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Feature = Annotated[str | None, Query(description="A feature; name both or neither.")]
 
 
 def create_app(backend: Backend, settings: Settings) -> FastAPI:
-    """The application of one service."""
+    """The application of one service; of one that learns features, health and metrics alone."""
+    if not isinstance(backend.service.learner, StreamClusterer):
+        return features_app(backend, settings)
     streams = Streams(backend, settings.http.max_streams)
 
     @asynccontextmanager
@@ -58,9 +62,28 @@ def create_app(backend: Backend, settings: Settings) -> FastAPI:
     install(app)
     app.add_middleware(Gate, settings=settings.http)
     add_health(app, backend, settings)
-    add_model(app, backend, streams)
+    add_model(app, backend)
+    add_events(app, backend, streams)
+    add_learning(app, backend)
     add_snapshots(app, backend, settings)
     app.include_router(dashboard.router())
+    return app
+
+
+def features_app(backend: Backend, settings: Settings) -> FastAPI:
+    """Health and metrics of a service that learns features, which go to its outputs."""
+    app = FastAPI(
+        title="streamclust",
+        version=__version__,
+        description="The features of a stream.",
+        docs_url=None,
+        redoc_url=None,
+        responses=documented(401, 403, 413, 503),
+        generate_unique_id_function=lambda route: route.name,
+    )
+    install(app)
+    app.add_middleware(Gate, settings=settings.http)
+    add_health(app, backend, settings)
     return app
 
 
@@ -70,7 +93,7 @@ def answer(content: object, status: int = 200, **headers: str) -> Response:
 
 
 def add_health(app: FastAPI, backend: Backend, settings: Settings) -> None:
-    """What tells others how the service is, and what can be asked of it."""
+    """Add the routes of health checks, metrics and documentation."""
     metrics = registry(backend)
 
     @app.get("/livez", tags=["health"], response_model=schemas.Alive)
@@ -78,14 +101,26 @@ def add_health(app: FastAPI, backend: Backend, settings: Settings) -> None:
         """Whether the loop turns."""
         age, limit = backend.service.stats.age, settings.health.max_age_seconds
         if age > limit:
-            raise Problem(503, f"the loop last turned {age:.0f} s ago, which is more than {limit:g} s")
+            raise HttpProblem(503, f"the loop last turned {age:.0f} s ago, which is more than {limit:g} s")
         return answer({"heartbeat_age_seconds": age})
 
     @app.get("/readyz", tags=["health"], response_model=schemas.Ready)
     async def readyz() -> Response:
-        """Whether state is loaded and partitions are assigned."""
-        if not backend.service.stats.ready:
-            raise Problem(503, "the service is starting or stopping", {"Retry-After": "1"})
+        """Whether partitions are assigned, with their state and a model, and checkpoints can be written."""
+        stats = backend.service.stats
+        group = backend.service.group
+        if not stats.ready:
+            why = "the service is starting or stopping"
+            if group is not None and stats.positions and not group.ready:
+                why = "the group has no model yet"
+            raise HttpProblem(503, why, {"Retry-After": "1"})
+        limit = settings.group.max_staleness_seconds
+        if group is not None and (age := group.staleness or 0.0) > limit:
+            raise HttpProblem(
+                503, f"the model is {age:.0f} s old, which is more than {limit:g} s", {"Retry-After": "10"}
+            )
+        if stats.checkpoint_error:
+            raise HttpProblem(503, f"the service goes on, but {unsaved(stats)}", {"Retry-After": "10"})
         return answer({"ready": True})
 
     @app.get(
@@ -101,8 +136,8 @@ def add_health(app: FastAPI, backend: Backend, settings: Settings) -> None:
         return HTMLResponse(page(app.openapi()), headers=HEADERS)
 
 
-def add_model(app: FastAPI, backend: Backend, streams: Streams) -> None:
-    """What was learnt, and learning."""
+def add_model(app: FastAPI, backend: Backend) -> None:
+    """Add the routes that show the service and its clusters."""
 
     @app.get("/v1/status", tags=["model"], response_model=schemas.Status)
     async def status() -> Response:
@@ -115,11 +150,31 @@ def add_model(app: FastAPI, backend: Backend, streams: Streams) -> None:
         return answer(backend.clusters())
 
     @app.get(
-        "/v1/clusters/{id}", tags=["model"], response_model=schemas.Cluster, responses=documented(404, 422)
+        "/v1/clusters/{id}",
+        tags=["model"],
+        response_model=schemas.ClusterDetail | schemas.PastCluster,
+        responses=documented(404, 422),
     )
     def cluster(id: Number) -> Response:
-        """One cluster as of now."""
+        """One cluster in detail: what sets it apart, its share over time, its lifecycle, some recent events.
+
+        Of a cluster that has died, split or merged into another (`alive` is false) the past is told.
+        """
         return answer(backend.cluster(id))
+
+    @app.get("/v1/history", tags=["model"], response_model=schemas.ServiceHistory, responses=documented(422))
+    def history(since: Annotated[float, Query(allow_inf_nan=False)] = 0.0) -> Response:
+        """Figures of every second after a moment (seconds since 1970); of older ones fewer."""
+        return answer(backend.history.since(since))
+
+    @app.get("/v1/view", tags=["model"], response_model=schemas.View, responses=documented(422))
+    def view(x: Feature = None, y: Feature = None) -> Response:
+        """Leaves and clusters over two features, or over the first two principal axes."""
+        return answer(backend.view(x, y))
+
+
+def add_events(app: FastAPI, backend: Backend, streams: Streams) -> None:
+    """Add the route of lifecycle events."""
 
     @app.get(
         "/v1/events",
@@ -134,20 +189,16 @@ def add_model(app: FastAPI, backend: Backend, streams: Streams) -> None:
         """
         if "text/event-stream" not in request.headers.get("accept", ""):
             return answer(await run_in_threadpool(backend.events, after, limit))
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        if HEAD in request.scope:  # a stream has no end, and its header comes first
+            return Response(media_type="text/event-stream", headers=headers)
         last = request.headers.get("last-event-id", "")
         stream = streams.follow(int(last) if last.isdecimal() and len(last) < 16 else after)
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
-    @app.get("/v1/history", tags=["model"], response_model=schemas.History, responses=documented(422))
-    def history(since: Annotated[float, Query(allow_inf_nan=False)] = 0.0) -> Response:
-        """Figures of every second after a moment (seconds since 1970); of older ones fewer."""
-        return answer(backend.history.since(since))
 
-    @app.get("/v1/view", tags=["model"], response_model=schemas.View, responses=documented(422))
-    def view(x: Feature = None, y: Feature = None) -> Response:
-        """Leaves and clusters over two features, or over the first two principal axes."""
-        return answer(backend.view(x, y))
+def add_learning(app: FastAPI, backend: Backend) -> None:
+    """Add the routes that take events: predictions and learning."""
 
     @app.post(
         "/v1/predict",
@@ -178,7 +229,7 @@ def add_model(app: FastAPI, backend: Backend, streams: Streams) -> None:
 
 
 def add_snapshots(app: FastAPI, backend: Backend, settings: Settings) -> None:
-    """Hierarchies."""
+    """Add the routes of snapshots."""
     tags: list[Any] = ["snapshots"]
 
     @app.post(
@@ -219,11 +270,11 @@ class Wanted(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def wanted_method(body: bytes, usual: schemas.Method) -> schemas.Method:
-    """How to merge clusters, as a body says."""
+    """The method that the body of a snapshot request names."""
     if not body.strip():
         return usual
     try:
         method = msgspec.json.decode(body, type=Wanted).method
         return usual if isinstance(method, msgspec.UnsetType) else method
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Problem(422, f"the body cannot be read: {error}") from None
+        raise HttpProblem(422, f"the body cannot be read: {error}") from None

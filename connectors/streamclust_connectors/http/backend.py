@@ -1,4 +1,4 @@
-"""What the application asks of a running service. Predicting needs no lock: a published model never changes."""
+"""The service as the HTTP application uses it. Predicting needs no lock: a published model never changes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import os
 import resource
 import sys
 import time
-from collections import deque
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import count
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,27 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamclust import __version__
-from streamclust.engine import Model
-from streamclust.hierarchy.agglomerate import MethodName
-from streamclust.refit.bkm import check_points
-from streamclust.streaming import StreamClusterer
-from streamclust.streaming.stream_clusterer import Cluster
-from streamclust.tree.rows import check_rows
-from streamclust_connectors.http import bodies
-from streamclust_connectors.http.history import History, Journal, Sample
-from streamclust_connectors.http.kept import PATIENCE, Kept
-from streamclust_connectors.http.problems import Problem
-from streamclust_connectors.http.view import View, scene, view
+from streamclust.hierarchy import MethodName
+from streamclust.streaming import Cluster, Model, StreamClusterer
+from streamclust.summaries import Moments
+from streamclust_connectors.http import bodies, detail
+from streamclust_connectors.http.history import Journal, Sample, SampleHistory
+from streamclust_connectors.http.kept import LOCK_TIMEOUT_SECONDS, Kept
+from streamclust_connectors.http.problems import HttpProblem
+from streamclust_connectors.http.view import PlaneView, view
 from streamclust_connectors.service import Service
-from streamclust_connectors.settings.sections import Http
+from streamclust_connectors.settings.sections import HttpSection
+from streamclust_connectors.shelf import MAX_SNAPSHOTS, TakenSnapshot
 from streamclust_connectors.sources import Brought
 
-SNAPSHOTS = 20
-"""Snapshots that are kept."""
-LARGEST = 2_000_000
-"""Bytes of a snapshot; a larger one is kept without the leaves' scatter."""
-LATEST = 256
-"""Events whose novelty a sample takes."""
+NOVELTY_EVENTS = 256
+"""Number of latest events over which a sample averages novelty."""
 
 
 class Predicted(msgspec.Struct):
@@ -50,57 +43,50 @@ class Predicted(msgspec.Struct):
 
 
 class Picture(NamedTuple):
-    """What was learnt, as of a moment."""
+    """Clusters, leaves and recent events, copied at one moment."""
 
     clusters: list[Cluster]
     model: Model | None
     events: int
-    """Learnt until then."""
+    """Number of events learnt."""
     latest: NDArray[np.float64]
-    """Some of the latest of them."""
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """A hierarchy, as of a moment."""
-
-    version: int
-    at: float
-    """Seconds since 1970."""
-    events: int
-    method: str
-    n_clusters: int
-    dendrogram: msgspec.Raw
-
-    @property
-    def summary(self) -> dict[str, Any]:
-        """All but the tree."""
-        return {name: value for name, value in vars(self).items() if name != "dendrogram"}
+    """Some of the latest events."""
 
 
 class Backend:
-    """A service, as seen from outside."""
+    """Thread-safe access to a running service."""
 
     def __init__(
         self,
         service: Service,
         source: str = "memory",
-        limits: Http | None = None,
+        limits: HttpSection | None = None,
         now: Callable[[], float] = time.time,
+        vector: str | None = None,
     ) -> None:
-        self.service, self.source, self.limits = service, source, limits or Http()
-        self.history, self.journal = History(), Journal()
-        self._picture = Kept(service.lock, self._take_picture)
-        self._scene = Kept(service.lock, lambda: scene(service.clusterer), shortest=1.9)  # the dearest of all
-        self._snapshots: deque[Snapshot] = deque(maxlen=SNAPSHOTS)
-        self._versions = count(1)
+        self.service, self.source, self.limits = service, source, limits or HttpSection()
+        self.vector = vector
+        """The field in which events of requests have their numbers; None: they are their own fields."""
+        self.history, self.journal = SampleHistory(), Journal()
+        self._picture = Kept(service.lock, self._take_picture, of=self._holds)
+        self._scene = Kept(
+            service.lock, lambda: service.shown.view(), shortest=1.9, of=self._holds
+        )  # the dearest
+        self._closeup = Kept(
+            service.lock, lambda: detail.closeup(service.shown), shortest=1.9, of=self._holds
+        )
+        self._events_sampled = 0
         self._now, self._began = now, now()
+
+    def _holds(self) -> object:
+        """Changes when state is loaded and when partitions come or go: clusters change with them at once."""
+        return self.service.shown, frozenset(self.service.stats.positions)
 
     # ---------------------------------------------------------------- figures
 
     def status(self) -> dict[str, Any]:
-        """How the service does, without a word to the loop."""
-        stats, clusterer = self.service.stats, self.service.clusterer
+        """Status of the service; takes no lock."""
+        stats, clusterer = self.service.stats, self.service.shown
         model = clusterer.model
         lag = {f"{topic}-{number}": behind for (topic, number), behind in dict(stats.lag).items()}
         return {
@@ -120,19 +106,41 @@ class Backend:
             "features": [str(name) for name in clusterer.feature_names],
             "family": clusterer.family,
             "source": self.source,
+            "stopped": {f"{topic}-{number}": why for (topic, number), why in dict(stats.stopped).items()},
+            "group": self.group(),
         }
+
+    def group(self) -> dict[str, Any] | None:
+        """The members of the consumer group and its model; None for a service that has a model of its own."""
+        group = self.service.group
+        if group is None:
+            return None
+        return {
+            "leads": group.leads,
+            "model_version": group.version,
+            "model_staleness_seconds": group.staleness,
+            "members": [asdict(status) for status in group.present()],
+        }
+
+    def lifecycle_counts(self) -> Counter[str]:
+        """How many clusters were born, died, split and merged; of features, among the latest lifecycle events."""
+        learner = self.service.learner
+        kept = self.journal.counts
+        if not isinstance(learner, StreamClusterer):
+            kept = Counter(change.kind for change in learner.events)
+        return Counter({kind: kept[kind] for kind in ("born", "died", "split", "merged")})
 
     @property
     def checkpoint_age(self) -> float | None:
-        """Seconds since the last checkpoint; None before the first."""
-        stats = self.service.stats
-        return None if stats.last_checkpoint is None else stats.clock() - stats.last_checkpoint
+        """Seconds since everything learnt was in a checkpoint; None before the first."""
+        return self.service.stats.checkpoint_age
 
     def sample(self) -> None:
-        """Take note of how things stand; to be called every second or so."""
+        """Add a sample to the history; called every second. Without new events its novelty is None."""
         stats, picture = self.service.stats, self._picture()
         mean = high = None
-        if picture.model is not None and len(picture.latest):
+        came, self._events_sampled = stats.events - self._events_sampled, stats.events
+        if came and picture.model is not None and len(picture.latest):
             with np.errstate(all="ignore"):
                 novelty = picture.model.novelty(picture.latest)
                 mean, high = finite(novelty.mean()), finite(np.quantile(novelty, 0.95))
@@ -140,7 +148,7 @@ class Backend:
         self.history.add(
             Sample(
                 at=self._now(),
-                events=self.service.clusterer.n_seen,
+                events=self.service.shown.n_seen,
                 events_per_second=stats.rate,
                 lag=sum(lag.values()) if lag else None,
                 memory_bytes=memory(),
@@ -153,9 +161,11 @@ class Backend:
     # ---------------------------------------------------------------- clusters
 
     def _take_picture(self) -> Picture:
-        clusterer = self.service.clusterer
+        clusterer = self.service.shown
         self.journal.update(clusterer.events)
-        return Picture(clusterer.clusters, clusterer.model, clusterer.n_seen, latest_events(clusterer))
+        return Picture(
+            clusterer.clusters, clusterer.model, clusterer.n_seen, clusterer.latest(NOVELTY_EVENTS)
+        )
 
     def clusters(self) -> dict[str, Any]:
         """The clusters as of now, the heaviest first."""
@@ -167,51 +177,65 @@ class Backend:
         }
 
     def cluster(self, number: int) -> dict[str, Any]:
-        """One of them."""
-        for cluster in self.clusters()["clusters"]:
-            if cluster["id"] == number:
-                found: dict[str, Any] = cluster
-                return found
-        raise Problem(404, f"there is no cluster {number}; it may have died, split or merged: see /v1/events")
+        """A cluster in detail; of a cluster that no longer exists, its share over time and its lifecycle."""
+        seen = self._closeup()
+        self._picture()  # which brings the journal up to date
+        lifecycle = detail.concerning(self.journal.after(0), number)
+        found = next((cluster for cluster in seen.clusters if cluster.id == number), None)
+        if found is None:
+            if not lifecycle:
+                raise HttpProblem(404, f"there is no cluster {number}, nor was there of late: see /v1/events")
+            past = detail.shares(seen.steps, number, None)
+            return {"id": number, "alive": False, "history": past, "lifecycle": lifecycle}
+        before = self.history.shares_before(self._now())
+        return described(found, seen.events, before) | {
+            "alive": True,
+            "features": detail.features(seen.profiles, number),
+            "history": detail.shares(seen.steps, number, (seen.events, found.share)),
+            "lifecycle": lifecycle,
+            "recent": detail.recent(seen, number),
+        }
 
     def events(self, after: int, limit: int) -> dict[str, Any]:
-        """What happened to clusters after an entry of the journal."""
+        """Lifecycle events after a journal entry."""
         self._picture()
         found = self.journal.after(after, limit)
         return {"events": found, "next": found[-1]["seq"] if found else self.journal.last}
 
-    def view(self, x: str | None, y: str | None) -> View:
+    def view(self, x: str | None, y: str | None) -> PlaneView:
         """Leaves and clusters over two axes."""
         seen = self._scene()
         try:
             return view(seen, x, y)
         except ValueError as error:
-            raise Problem(422, str(error)) from None
+            raise HttpProblem(422, str(error)) from None
 
     # ---------------------------------------------------------------- events
 
     def _read(self, body: bytes) -> bodies.Events:
-        events = bodies.read(body)
+        events = bodies.read(body, self.vector)
         if len(events) > self.limits.max_events:
             most = self.limits.max_events
-            raise Problem(413, f"a request has at most {most} events (http.max_events), got {len(events)}")
+            raise HttpProblem(
+                413, f"a request has at most {most} events (http.max_events), got {len(events)}"
+            )
         return events
 
     def predict(self, body: bytes) -> Predicted:
         """The cluster of each event of a body."""
-        clusterer = self.service.clusterer
+        clusterer = self.service.shown
         model, names = clusterer.model, clusterer.feature_names  # in this order: names are never fewer
         try:
             events = self._read(body)
-            points = bodies.rows(events, names, clusterer.missing)
+            points = bodies.rows(events, names, clusterer.missing or "impute")
             if model is None or not len(events):
                 unknown = [None] * len(events)
                 return Predicted(None if model is None else model.version, unknown, unknown, unknown)
-            check(clusterer, points)
+            clusterer.check_rows(points)
         except (TypeError, ValueError) as error:
-            raise Problem(422, str(error)) from None
+            raise HttpProblem(422, str(error)) from None
         with np.errstate(all="ignore"):  # what overflows is written as null
-            found = model.assign(points)
+            found = clusterer.assign_rows(points, model)
         columns = found.cluster.tolist(), found.probability.tolist(), found.novelty.tolist()
         return Predicted(model.version, *columns)
 
@@ -219,60 +243,55 @@ class Backend:
         """Learn the events of a body, if events come by request."""
         source = self.service.source
         if not isinstance(source, Brought):
-            raise Problem(
+            raise HttpProblem(
                 409,
                 f"this service learns from its source ({self.source}), whose positions go with the state; "
                 "`streamclust serve` learns what is sent to it",
             )
         try:
             events = self._read(body)
-            with self.service.lock.within(PATIENCE):
+            with self.service.lock.within(LOCK_TIMEOUT_SECONDS):
                 if not self.service.stats.ready:
-                    raise Problem(503, "the service is starting or stopping", {"Retry-After": "1"})
+                    raise HttpProblem(503, "the service is starting or stopping", {"Retry-After": "1"})
                 clusterer = self.service.clusterer
                 vectors = bodies.vectors(events, clusterer.feature_names)
                 bodies.check_features(vectors, clusterer.feature_names, self.limits.max_features)
-                refused = bodies.refusals(clusterer, vectors)
-                self.service.put(source.partition, bodies.without(vectors, refused), len(refused))
+                checked = clusterer.check(vectors, shard=source.partition)
+                self.service.put(checked)
                 self._picture.forget()
                 self._scene.forget()
+                self._closeup.forget()
         except bodies.Unreadable as error:
-            raise Problem(422, str(error)) from None
+            raise HttpProblem(422, str(error)) from None
         return {
-            "learnt": len(vectors) - len(refused),
-            "refused": [{"index": i, "reason": reason} for i, reason in sorted(refused.items())],
+            "learnt": len(checked),
+            "refused": [{"index": i, "reason": str(why)} for i, why in sorted(checked.refused.items())],
         }
 
     # ---------------------------------------------------------------- snapshots
 
-    def take_snapshot(self, method: MethodName) -> Snapshot:
+    def take_snapshot(self, method: MethodName) -> TakenSnapshot:
         """A hierarchy of everything learnt until now."""
-        with self.service.lock.within(PATIENCE):
-            clusterer = self.service.clusterer
+        with self.service.lock.within(LOCK_TIMEOUT_SECONDS):
+            clusterer = self.service.shown
             if clusterer.model is None or not clusterer.shards:
-                raise Problem(
+                raise HttpProblem(
                     409, "there is nothing to take a snapshot of: no event was learnt of any partition here"
                 )
-            tree, events, n_clusters = clusterer.snapshot(method), clusterer.n_seen, clusterer.n_clusters
-        content = tree.to_dict()
-        value = msgspec.json.encode(content)
-        if len(value) > LARGEST:
-            value = msgspec.json.encode(content | {"scatter": None})
-        taken = Snapshot(next(self._versions), self._now(), events, method, n_clusters, msgspec.Raw(value))
-        self._snapshots.append(taken)
-        return taken
+            tree = clusterer.snapshot(method)
+        return self.service.shelf.keep(tree.to_dict(), clusterer, method)
 
     @property
-    def snapshots(self) -> list[Snapshot]:
-        """Those that are kept, the latest last."""
-        return list(self._snapshots)
+    def snapshots(self) -> list[TakenSnapshot]:
+        """The snapshots kept, the latest last."""
+        return self.service.shelf.kept
 
-    def snapshot(self, version: int) -> Snapshot:
-        """One of them."""
+    def snapshot(self, version: int) -> TakenSnapshot:
+        """A snapshot by its version."""
         for kept in self.snapshots:
             if kept.version == version:
                 return kept
-        raise Problem(404, f"there is no snapshot {version}; the latest {SNAPSHOTS} are kept")
+        raise HttpProblem(404, f"there is no snapshot {version}; the latest {MAX_SNAPSHOTS} are kept")
 
 
 def described(cluster: Cluster, events: int, before: dict[int, float]) -> dict[str, Any]:
@@ -287,29 +306,24 @@ def described(cluster: Cluster, events: int, before: dict[int, float]) -> dict[s
         "last_seen": cluster.last_seen,
         "age": events - cluster.born,
         "trend": cluster.share - before.get(cluster.id, 0.0 if before else cluster.share),
+        "components": components(cluster.components),
     }
 
 
-def check(clusterer: StreamClusterer, points: NDArray[np.float64]) -> None:
-    """Refuse points that no event of the stream could be."""
-    filled = np.where(np.isnan(points), 0.0, points)
-    check_rows(points.shape[1], filled, None, None)
-    check_points(clusterer.family, filled)
+def components(rows: Moments) -> list[dict[str, Any]]:
+    """The components of a cluster as JSON can hold them."""
+    spreads = [None] * len(rows) if rows.kind == "none" else rows.covariance.tolist()
+    columns = rows.weight.tolist(), rows.mean.tolist(), spreads
+    return [{"weight": w, "mean": m, "covariance": c} for w, m, c in zip(*columns, strict=True)]
 
 
-def latest_events(clusterer: StreamClusterer) -> NDArray[np.float64]:
-    """Rows of the latest events that are watched."""
-    shards = clusterer._engine.shards
-    return shards.latest(LATEST // len(shards) + 1) if shards else np.empty((0, 0))
-
-
-def finite(value: Any) -> float | None:  # noqa: ANN401
+def finite(value: float) -> float | None:
     """A number that JSON can hold, or None."""
     return float(value) if np.isfinite(value) else None
 
 
 def memory() -> int:
-    """Bytes of memory that this process holds, or held at most where the system does not tell."""
+    """Resident memory of this process in bytes; its maximum where the system does not report the current value."""
     try:
         with open("/proc/self/statm", "rb") as file:  # noqa: PTH123  # the quickest way
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -3,7 +3,7 @@
 >>> read(b'{"x": 1, "y": 2.5}')
 [{'x': 1, 'y': 2.5}]
 >>> read(b'{"vectors": [[1, 2.5], [3, null]]}')
-Table(vectors=[[1.0, 2.5], [3.0, None]], features=None)
+BodyTable(vectors=[[1.0, 2.5], [3.0, None]], features=None)
 >>> rows(read(b'[{"y": 2.5, "x": 1}, {"y": 4}]'), ("x", "y"))
 array([[1. , 2.5],
        [nan, 4. ]])
@@ -11,7 +11,7 @@ array([[1. , 2.5],
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -20,8 +20,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from streamclust.schema import Missing, Schema
-from streamclust.streaming import StreamClusterer
+from streamclust.parameters import Missing
+from streamclust.schema import Schema
+from streamclust_connectors.fields import Json, at, packed_numbers
 
 Names = Sequence[Hashable]
 
@@ -30,7 +31,7 @@ class Unreadable(ValueError):  # noqa: N818
     """A body that holds no events, and why."""
 
 
-class Table(msgspec.Struct, forbid_unknown_fields=True):
+class BodyTable(msgspec.Struct, forbid_unknown_fields=True):
     """Events as rows of numbers; null is a number that is missing."""
 
     vectors: list[list[float | None]]
@@ -41,19 +42,25 @@ class Table(msgspec.Struct, forbid_unknown_fields=True):
         return len(self.vectors)
 
 
-Events = Table | list[dict[str, Any]]
+Events = BodyTable | list[dict[str, Any]]
 Vectors = NDArray[np.float64] | list[dict[Any, Any]]
-"""As a clusterer learns them: a table of the features known, in their order, or objects of those they have."""
+"""Events as `StreamClusterer.check` takes them: an array over the known features, or a list of mappings."""
 
-read_table = msgspec.json.Decoder(Table).decode
+read_table = msgspec.json.Decoder(BodyTable).decode
 read_objects = msgspec.json.Decoder(list[dict[str, float | None]]).decode
 read_anything = msgspec.json.Decoder().decode
 
 
-def read(body: bytes) -> Events:
-    """The events of a body; Unreadable if it is of another form. What objects hold is for others to judge."""
+def read(body: bytes, vector: str | None = None) -> Events:
+    """Parse the events of a body; Unreadable if it has another form. Values of objects are not checked here.
+
+    `vector`: the field in which an object has its numbers, an array or base64 of float32.
+
+    >>> read(b'[{"id": 7, "embedding": [1, 2.5]}, {"embedding": "AACAPwAAAEA="}]', vector="embedding")
+    BodyTable(vectors=[[1.0, 2.5], [1.0, 2.0]], features=None)
+    """
     try:
-        return _read(body)
+        return _read(body) if vector is None else _read_vectors(body, vector)
     except RecursionError:
         raise Unreadable("the body is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -67,10 +74,34 @@ def _read(body: bytes) -> Events:
     except msgspec.ValidationError:
         content = read_anything(body)
         if isinstance(content, dict) and isinstance(content.get("vectors"), list):
+            if content.keys() == {"vectors"} and all(isinstance(each, str) for each in content["vectors"]):
+                return table_of_vectors(content["vectors"])
             raise
     if not isinstance(content, (dict, list)):
         raise Unreadable('events are {"x": 1.5, ...}, an array of such, or {"vectors": [[1.5, ...], ...]}')
     return content if isinstance(content, list) else [content]
+
+
+def _read_vectors(body: bytes, vector: str) -> Events:
+    """Events that have their numbers in one field, or a table."""
+    content = read_anything(body)
+    if isinstance(content, dict) and isinstance(content.get("vectors"), list):
+        return _read(body)
+    try:
+        return table_of_vectors(
+            at(event, vector) for event in (content if isinstance(content, list) else [content])
+        )
+    except KeyError as error:
+        raise Unreadable(str(error.args[0])) from None
+
+
+def table_of_vectors(vectors: Iterable[Json]) -> BodyTable:
+    """Arrays of numbers, or base64 of float32, as a table."""
+    try:
+        plain = [packed_numbers(each) if isinstance(each, str) else each for each in vectors]
+    except ValueError as error:
+        raise Unreadable(str(error)) from None
+    return BodyTable(msgspec.convert(plain, list[list[float | None]]))
 
 
 # -------------------------------------------------------------------- events -> what is learnt
@@ -78,38 +109,22 @@ def _read(body: bytes) -> Events:
 
 def vectors(events: Events, names: Names) -> Vectors:
     """Events as a clusterer learns them."""
-    if not isinstance(events, Table):
+    if not isinstance(events, BodyTable):
         return renamed(events, names)
     found = array(events)
     if events.features is None:
         check_width(found, names)
-        return found
-    check_named(events.features, found)
-    if events.features == list(names):
+    else:
+        check_named(events.features, found)
+    if not len(found):
+        return []  # an empty array has no width to compare
+    if events.features is None or events.features == list(names):
         return found
     return renamed([dict(zip(events.features, row, strict=True)) for row in events.vectors], names)
 
 
-def refusals(clusterer: StreamClusterer, vectors: Vectors) -> dict[int, str]:
-    """Why some of the events cannot be learnt, by their place."""
-    reasons = clusterer.refusals(vectors)
-    if clusterer.n_seen == 0 and isinstance(vectors, np.ndarray):
-        complete = [i for i in np.flatnonzero(~np.isnan(vectors).any(axis=1)).tolist() if i not in reasons]
-        for i in range(complete[0] if complete else len(vectors)):
-            reasons.setdefault(i, "the first event must be complete: there is nothing to fill it from")
-    return reasons
-
-
-def without(vectors: Vectors, refused: Container[int]) -> Vectors:
-    """The events but some."""
-    kept = [i for i in range(len(vectors)) if i not in refused]
-    if len(kept) == len(vectors):
-        return vectors
-    return vectors[kept] if isinstance(vectors, np.ndarray) else [vectors[i] for i in kept]
-
-
 def renamed(events: list[Any], names: Names) -> list[Any]:
-    """Objects whose members are called as the features are: those of arrays are numbers, which JSON makes text."""
+    """Rename "0", "1", ... to integers if the features are numbered: names in JSON objects are always text."""
     called = {str(name): name for name in names if not isinstance(name, str)}
     if not called:
         return events
@@ -147,7 +162,7 @@ def complete(events: list[dict[Any, Any]], names: Names) -> NDArray[np.float64] 
     return np.fromiter(flat, dtype=float, count=len(flat)).reshape(len(events), len(names))
 
 
-def array(events: Table) -> NDArray[np.float64]:
+def array(events: BodyTable) -> NDArray[np.float64]:
     """The rows as an array, with NaN for what is missing."""
     lengths = set(map(len, events.vectors))
     if len(lengths) > 1:
@@ -158,7 +173,7 @@ def array(events: Table) -> NDArray[np.float64]:
 
 
 def check_width(found: NDArray[np.float64], names: Names) -> None:
-    """Refuse rows that are not of the features known."""
+    """Refuse rows whose length is not the number of known features."""
     if len(found) and names and found.shape[1] != len(names):
         raise Unreadable(
             f"vectors have {found.shape[1]} numbers, the features are {len(names)}: give as many, or name them in "
@@ -177,7 +192,7 @@ def check_features(vectors: Vectors, names: Names, most: int) -> None:
 
 
 def check_named(features: list[str], found: NDArray[np.float64]) -> None:
-    """Refuse names that do not go with the rows."""
+    """Refuse feature names that do not match the rows."""
     if len(set(features)) < len(features):
         raise Unreadable('"features" must differ from each other')
     if len(found) and found.shape[1] != len(features):

@@ -27,14 +27,14 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class Asset:
-    """A file as it goes over the wire."""
+    """A static file, ready to be sent."""
 
     content: bytes
     packed: bytes
-    """The same by gzip."""
+    """Content compressed by gzip."""
     kind: str
     tag: str
-    """Changes with the content: what a browser has already is not sent again."""
+    """ETag, a hash of the content."""
 
 
 @cache
@@ -55,7 +55,7 @@ def plotly_script() -> Path:
     """Plotly's script, which its Python package brings with it."""
     found = find_spec("plotly")
     if found is None or not found.submodule_search_locations:
-        raise ImportError("the dashboard needs plotly: pip install 'streamclust[service]'")
+        raise ImportError("the dashboard needs plotly: pip install 'streamclust[http]'")
     return Path(found.submodule_search_locations[0]) / "package_data" / "plotly.min.js"
 
 
@@ -76,7 +76,7 @@ def router() -> APIRouter:
 
 
 def answer(request: Request, name: str) -> Response:
-    """A file, packed for whoever can unpack it, or the news that it has not changed."""
+    """Response with a file, gzipped if the client accepts that; 304 if the client's copy is current."""
     found = assets().get(name)
     if found is None:
         raise HTTPException(404, f"the dashboard has no file {name!r}")

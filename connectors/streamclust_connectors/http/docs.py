@@ -57,7 +57,7 @@ def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, A
 
 
 def told(document: dict[str, Any], path: str, verb: str, operation: dict[str, Any]) -> Iterator[str]:
-    """One operation, to be opened."""
+    """HTML of one operation, collapsed."""
     about, *more = operation.get("description", operation["summary"]).split("\n", 1)
     yield (
         f'<details><summary><span class="verb {verb}">{verb}</span> <code>{escape(path)}</code> '
@@ -97,7 +97,7 @@ def resolved(document: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]
 
 
 def outline(document: dict[str, Any], schema: dict[str, Any], depth: int = 0) -> str:
-    """A schema in the words of a reader: members and what they are.
+    """Readable outline of a schema: members and their types.
 
     >>> print(outline({}, {"properties": {"x": {"type": "array", "items": {"type": "number"}}}}))
     {

@@ -1,4 +1,4 @@
-"""What was: a sample of every second, thinned as it ages, and the journal of what became of clusters."""
+"""History of the service: a sample per second, thinned with age, and the journal of lifecycle events."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from dataclasses import asdict, dataclass, field, fields
 from itertools import islice
 from typing import Any
 
-from streamclust.lineage import KEPT, Change
+from streamclust.lineage import MAX_EVENTS, Change
 
-CAPACITY = 600
-"""Samples that are kept."""
-TREND = 60.0
-"""Seconds that a trend looks back."""
+MAX_SAMPLES = 600
+"""Number of samples kept."""
+TREND_SECONDS = 60.0
+"""Seconds over which the trend of a share is measured."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """How things stood at one moment."""
+    """Figures of the service at one moment."""
 
     at: float
     """Seconds since 1970."""
@@ -35,13 +35,13 @@ class Sample:
     """Of the clusters, by id."""
 
 
-class History:
-    """At most CAPACITY samples; when there would be more, every other one of the older half goes.
+class SampleHistory:
+    """At most MAX_SAMPLES samples; when there would be more, every other one of the older half goes.
 
-    >>> history = History()
+    >>> history = SampleHistory()
     >>> for second in range(10_000):
     ...     history.add(Sample(second, 0, 0.0, None, 0, None, None))
-    >>> len(history.since()["at"]) <= CAPACITY, history.since(9997.0)["at"]
+    >>> len(history.since()["at"]) <= MAX_SAMPLES, history.since(9997.0)["at"]
     (True, [9998, 9999])
     """
 
@@ -51,8 +51,8 @@ class History:
     def add(self, sample: Sample) -> None:
         """Keep a sample, the latest of all."""
         kept = self._samples
-        if len(kept) >= CAPACITY:
-            kept = kept[: CAPACITY // 2 : 2] + kept[CAPACITY // 2 :]
+        if len(kept) >= MAX_SAMPLES:
+            kept = kept[: MAX_SAMPLES // 2 : 2] + kept[MAX_SAMPLES // 2 :]
         self._samples = (*kept, sample)
 
     def since(self, moment: float = float("-inf")) -> dict[str, list[Any]]:
@@ -63,27 +63,29 @@ class History:
         return {column.name: [row[column.name] for row in rows] for column in fields(Sample)}
 
     def shares_before(self, now: float) -> dict[int, float]:
-        """The shares as they were TREND seconds ago, or as long ago as is known."""
+        """The shares as they were TREND_SECONDS seconds ago, or as long ago as is known."""
         samples = [sample for sample in self._samples if sample.shares]
         if not samples:
             return {}
-        return samples[max(0, bisect_right(samples, now - TREND, key=lambda sample: sample.at) - 1)].shares
+        return samples[
+            max(0, bisect_right(samples, now - TREND_SECONDS, key=lambda sample: sample.at) - 1)
+        ].shares
 
 
 class Journal:
-    """The lifecycle events, numbered from 1; the latest KEPT of them.
+    """The lifecycle events, numbered from 1; the latest MAX_EVENTS of them.
 
     A loop that returns to its checkpoint learns some events anew, and the same changes happen anew. So only those
     count that come at a later event than all before.
     """
 
     def __init__(self) -> None:
-        self._entries: deque[tuple[int, Change]] = deque(maxlen=KEPT)
+        self._entries: deque[tuple[int, Change]] = deque(maxlen=MAX_EVENTS)
         self.last = 0
         self.counts: Counter[str] = Counter()
 
     def update(self, changes: Iterable[Change]) -> None:
-        """Take note of what is new in a log of changes, the oldest first."""
+        """Append the new entries of a log of changes, the oldest first."""
         latest = self._entries[-1][1].at if self._entries else -1
         known = [change for _, change in self._entries if change.at == latest]
         for change in changes:
@@ -93,6 +95,6 @@ class Journal:
                 self._entries.append((self.last, change))
 
     def after(self, number: int, limit: int | None = None) -> list[dict[str, Any]]:
-        """What came after an entry, as JSON can hold it."""
+        """Entries after a sequence number, as JSON."""
         later = ((seq, change) for seq, change in tuple(self._entries) if seq > number)
         return [{"seq": seq} | change.to_dict() for seq, change in islice(later, limit)]

@@ -1,4 +1,4 @@
-"""What is costly to read is kept for a while, so that asking often does not slow the stream down."""
+"""Cache of costly values, so that frequent requests do not slow down the stream."""
 
 from __future__ import annotations
 
@@ -10,44 +10,49 @@ from streamclust_connectors.handing import HandedLock
 
 T = TypeVar("T")
 
-PATIENCE = 5.0
-"""Seconds to wait for the loop before the service is too busy."""
-SHORTEST = 0.9
-"""Seconds that a value is kept at least, unless said otherwise."""
-SHARE = 30.0
-"""It is kept so many times as long as it took to make: however often it is asked for, the loop waits no more."""
-LONGEST = 5.0
-"""Seconds after which it is made anew all the same: on a busy machine what is slow to make would stand still."""
+LOCK_TIMEOUT_SECONDS = 5.0
+"""Seconds to wait for the loop's lock before answering that the service is busy."""
+MIN_KEPT_SECONDS = 0.9
+"""Default lower bound on how long a value is cached."""
+KEPT_PER_MAKING = 30.0
+"""A value is cached for so many times its computing time, which bounds the share of time the loop is blocked."""
+MAX_KEPT_SECONDS = 5.0
+"""Upper bound on how long a value is cached, so that slow values stay current on a busy machine."""
 
 
 class Kept(Generic[T]):
-    """Something made under the loop's lock, and kept for a while."""
+    """A value computed under the loop's lock, and cached while what it is `of` stays equal."""
 
     def __init__(
         self,
         lock: HandedLock,
         make: Callable[[], T],
-        shortest: float = SHORTEST,
+        shortest: float = MIN_KEPT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
+        of: Callable[[], object] = lambda: None,
     ) -> None:
-        self._lock, self._make, self._shortest, self._clock = lock, make, shortest, clock
-        self._found: tuple[float, T] | None = None
+        self._lock, self._make, self._shortest, self._clock, self._of = lock, make, shortest, clock, of
+        self._found: tuple[float, object, T] | None = None
 
     def __call__(self) -> T:
-        """The value, made anew if it is due."""
+        """The value, recomputed if its cache time is over."""
         found = self._found
-        if found is not None and self._clock() < found[0]:
-            return found[1]
-        with self._lock.within(PATIENCE):
+        if found is not None and self._holds(found):
+            return found[-1]
+        with self._lock.within(LOCK_TIMEOUT_SECONDS):
             found = self._found  # somebody else may have made it meanwhile
-            start = self._clock()
-            if found is None or start >= found[0]:
+            if found is None or not self._holds(found):
+                start, of = self._clock(), self._of()
                 value = self._make()
                 took = self._clock() - start
-                keep = min(max(self._shortest, SHARE * took), max(self._shortest, LONGEST))
-                self._found = found = start + took + keep, value
-        return found[1]
+                keep = min(max(self._shortest, KEPT_PER_MAKING * took), max(self._shortest, MAX_KEPT_SECONDS))
+                self._found = found = start + took + keep, of, value
+        return found[-1]
+
+    def _holds(self, found: tuple[float, object, T]) -> bool:
+        until, of, _ = found
+        return self._clock() < until and of == self._of()
 
     def forget(self) -> None:
-        """Make it anew next time. For whoever holds the lock."""
+        """Recompute at the next call. The caller must hold the lock."""
         self._found = None

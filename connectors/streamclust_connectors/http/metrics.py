@@ -8,7 +8,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from streamclust.streaming import StreamClusterer
 from streamclust_connectors.http.backend import Backend, memory
+from streamclust_connectors.ports import Group
 
 PREFIX = "streamclust_"
 COUNTERS = {
@@ -23,10 +25,11 @@ COUNTERS = {
     "snapshots": ("snapshots", "Snapshots sent."),
     "dropped": ("dropped_outputs", "Outputs that were too large to send."),
     "checkpoints": ("checkpoints", "Checkpoints written."),
+    "checkpoint_failures": ("checkpoint_failures", "Checkpoints that could not be written."),
     "commits": ("commits", "Times that outputs were seen to have arrived."),
     "retries": ("retries", "Failures that passed."),
 }
-"""Figures of `Stats`: what they are called outside, and what they mean."""
+"""Counters of `Stats`: their Prometheus names and descriptions."""
 
 
 class ServiceCollector(Collector):
@@ -38,15 +41,13 @@ class ServiceCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Every metric; none is labelled by cluster, of which there are ever new ones."""
         backend, stats = self.backend, self.backend.service.stats
-        clusterer = self.backend.service.clusterer
-        model = clusterer.model
         for figure, (name, meaning) in COUNTERS.items():
             yield CounterMetricFamily(PREFIX + name, meaning, value=getattr(stats, figure))
         kinds = CounterMetricFamily(
-            PREFIX + "lifecycle_events", "Clusters born, died, split and merged.", labels=["kind"]
+            PREFIX + "lifecycle_events", "Clusters or features born, died, split and merged.", labels=["kind"]
         )
-        for kind in ("born", "died", "split", "merged"):
-            kinds.add_metric([kind], backend.journal.counts[kind])
+        for kind, n in backend.lifecycle_counts().items():
+            kinds.add_metric([kind], n)
         yield kinds
         stages = CounterMetricFamily(
             PREFIX + "stage_seconds", "Time spent in each stage of the loop.", labels=["stage"]
@@ -60,18 +61,46 @@ class ServiceCollector(Collector):
         for (topic, number), behind in dict(stats.lag).items():
             lag.add_metric([topic, str(number)], behind)
         yield lag
-        gauges = {
-            "clusters": ("Clusters now.", clusterer.n_clusters),
-            "features": ("Features known.", len(clusterer.feature_names)),
+        if backend.service.group is not None:
+            yield from group_gauges(backend.service.group)
+        for name, (meaning, value) in self._gauges().items():
+            if value is not None:
+                yield GaugeMetricFamily(PREFIX + name, meaning, value=float(value))
+
+    def _gauges(self) -> dict[str, tuple[str, float | None]]:
+        """Figures of now, by name, with their descriptions."""
+        stats, learner = self.backend.service.stats, self.backend.service.learner
+        if isinstance(learner, StreamClusterer):
+            learner = self.backend.service.shown
+        model = learner.model
+        if isinstance(learner, StreamClusterer):
+            found = {"clusters": ("Clusters now.", learner.n_clusters)}
+        else:
+            found = {"found_features": ("Features found now (BP-means).", learner.n_features)}
+        return found | {
+            "features": ("Features known.", len(learner.feature_names)),
             "model_version": ("The version of the published model.", 0 if model is None else model.version),
             "memory_bytes": ("Memory that the process holds.", memory()),
             "ready": ("Whether state is loaded and partitions are assigned.", stats.ready),
+            "stopped_partitions": ("Partitions that are held and not read.", len(stats.stopped)),
             "heartbeat_age_seconds": ("Since the loop last turned.", stats.age),
-            "checkpoint_age_seconds": ("Since the last checkpoint.", backend.checkpoint_age),
+            "checkpoint_age_seconds": (
+                "Since everything learnt was in a checkpoint.",
+                self.backend.checkpoint_age,
+            ),
         }
-        for name, (meaning, value) in gauges.items():
-            if value is not None:
-                yield GaugeMetricFamily(PREFIX + name, meaning, value=float(value))
+
+
+def group_gauges(group: Group) -> Iterator[Metric]:
+    """Figures of a consumer group that has one model."""
+    figures = {
+        "group_members": ("Processes of the group.", len(group.present())),
+        "group_leader": ("Whether this process makes the group's model.", group.leads),
+        "model_staleness_seconds": ("Since all that was learnt was in the model.", group.staleness),
+    }
+    for name, (meaning, value) in figures.items():
+        if value is not None:
+            yield GaugeMetricFamily(PREFIX + name, meaning, value=float(value))
 
 
 def registry(backend: Backend) -> CollectorRegistry:

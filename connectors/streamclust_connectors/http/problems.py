@@ -17,8 +17,8 @@ from streamclust_connectors.handing import Busy
 MEDIA = "application/problem+json"
 
 
-class Problem(HTTPException):
-    """What an answer is when it cannot be given. Members beside the usual ones are given by name."""
+class HttpProblem(HTTPException):
+    """HTTP error response. Further members of the problem are given by keyword."""
 
     def __init__(
         self, status: int, detail: str, headers: Mapping[str, str] | None = None, **more: object
@@ -28,12 +28,12 @@ class Problem(HTTPException):
 
     @property
     def response(self) -> Response:
-        """The problem as an answer."""
+        """The problem as a response."""
         return answer(self.status_code, self.detail, self.headers, **self.more)
 
 
 def answer(status: int, detail: str, headers: Mapping[str, str] | None = None, **more: object) -> Response:
-    """A problem as it goes over the wire.
+    """Response with a problem+json body.
 
     >>> answer(404, "there is no cluster 7").body
     b'{"type":"about:blank","title":"Not Found","status":404,"detail":"there is no cluster 7"}'
@@ -44,11 +44,11 @@ def answer(status: int, detail: str, headers: Mapping[str, str] | None = None, *
 
 
 def install(app: FastAPI) -> None:
-    """Answer every failure with a problem."""
+    """Install exception handlers that answer every error with a problem."""
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:
-        if isinstance(error, Problem):
+        if isinstance(error, HttpProblem):
             return error.response
         detail = {
             404: f"there is nothing at {request.url.path}; /docs says what there is",

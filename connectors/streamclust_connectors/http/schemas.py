@@ -1,4 +1,4 @@
-"""What the API takes and answers, for its description. Answers are written by msgspec, and not checked again here."""
+"""Request and response models, for the API's description only: responses are not validated against them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,44 @@ from pydantic import BaseModel
 Method = Literal["rbhc", "abc", "bhc"]
 
 
+class GroupMember(BaseModel):
+    """A process of the consumer group, as it has told of itself."""
+
+    member: str
+    at: float
+    """When; seconds since 1970."""
+    positions: dict[str, int]
+    lag: dict[str, int]
+    stopped: dict[str, str]
+    """Partitions that it does not read, and why."""
+    events: int
+    events_per_second: float
+    model_version: int | None
+    """Version of the model that it assigns by."""
+    leads: bool
+    """Whether it makes the model."""
+    checked_at: float
+    """When, as the leader, it last found all that was learnt in the model."""
+
+
+class GroupStatus(BaseModel):
+    """The consumer group and its model."""
+
+    leads: bool
+    """Whether this process makes the model."""
+    model_version: int | None
+    model_staleness_seconds: float | None
+    members: list[GroupMember]
+
+
 class Status(BaseModel):
-    """How the service does."""
+    """Status of the service."""
 
     version: str
     ready: bool
     uptime_seconds: float
     events: int
-    """Learnt in all, before the last restart too."""
+    """Events learnt in all, also before the last restart."""
     events_per_second: float
     dead_letters: int
     refused: int
@@ -30,9 +60,23 @@ class Status(BaseModel):
     features: list[str]
     family: str
     source: str
+    stopped: dict[str, str]
+    """Partitions that are held here and not read, and why."""
+    group: GroupStatus | None
+    """With one model for a whole consumer group; events, features and clusters are then the group's."""
 
 
-class Cluster(BaseModel):
+class Component(BaseModel):
+    """One of the Gaussians that a cluster is made of."""
+
+    weight: float
+    mean: list[float]
+    """In the order of the service's `features`."""
+    covariance: list[list[float]] | list[float] | float | None
+    """A matrix, its diagonal or a number, as the family has it."""
+
+
+class ClusterSummary(BaseModel):
     """A cluster as it is now."""
 
     id: int
@@ -48,13 +92,15 @@ class Cluster(BaseModel):
     """Events since it was born."""
     trend: float
     """Its share now less its share a minute ago."""
+    components: list[Component]
+    """The heaviest first; one, unless shapes are joined."""
 
 
 class Clusters(BaseModel):
     """All clusters, the heaviest first."""
 
     model_version: int | None
-    clusters: list[Cluster]
+    clusters: list[ClusterSummary]
 
 
 class Event(BaseModel):
@@ -77,7 +123,58 @@ class Events(BaseModel):
     """What to give as `after` next time."""
 
 
-class History(BaseModel):
+class ClusterFeature(BaseModel):
+    """One feature of a cluster against all events."""
+
+    name: str
+    mean: float
+    std: float | None
+    """Standard deviation; null if unknown."""
+    overall_mean: float
+    overall_std: float
+    shift: float
+    """From the mean of all events to the cluster's, in standard deviations of all events."""
+    distance: float
+    """How far the cluster's values are from all values: 0 the same, 1 no overlap (squared Hellinger distance)."""
+
+
+class ShareHistory(BaseModel):
+    """A cluster's share of the stream after so many events."""
+
+    events: list[int]
+    share: list[float]
+
+
+class RecentEvent(BaseModel):
+    """One of a cluster's latest events; values that were missing are filled in."""
+
+    values: dict[str, float]
+    novelty: float | None
+
+
+class ClusterDetail(ClusterSummary):
+    """A cluster as it is now, and what it is."""
+
+    alive: Literal[True]
+    features: list[ClusterFeature]
+    """Those that set it apart most first."""
+    history: ShareHistory
+    lifecycle: list[Event]
+    """What happened to it, the oldest first."""
+    recent: list[RecentEvent]
+    """Some of its latest events, the newest first."""
+
+
+class PastCluster(BaseModel):
+    """A cluster that no longer exists."""
+
+    id: int
+    alive: Literal[False]
+    history: ShareHistory
+    lifecycle: list[Event]
+
+
+class ServiceHistory(BaseModel):
     """Samples of every second, older ones sparser; a column for each figure."""
 
     at: list[float]
@@ -91,7 +188,7 @@ class History(BaseModel):
 
 
 class Curve(BaseModel):
-    """A closed line."""
+    """A line."""
 
     x: list[float]
     y: list[float]
@@ -107,13 +204,17 @@ class Dots(BaseModel):
 
 
 class Drawn(BaseModel):
-    """A cluster, and the ellipse two standard deviations around its mean."""
+    """A cluster: the mean of its heaviest component, and each component's ellipse of two standard deviations.
+
+    `outline`, for a cluster of several components: the parts of the ellipses that no other of them covers.
+    """
 
     id: int
     share: float
     x: float
     y: float
-    ellipse: Curve | None
+    ellipses: list[Curve]
+    outline: list[Curve]
 
 
 class View(BaseModel):
@@ -148,7 +249,7 @@ class SnapshotRequest(BaseModel):
 
 
 class Learnt(BaseModel):
-    """What became of the events sent."""
+    """Result of learning events."""
 
     learnt: int
     refused: list[Refusal]
@@ -171,7 +272,7 @@ class Prediction(BaseModel):
 
 
 class Alive(BaseModel):
-    """The loop turns."""
+    """The service loop is running."""
 
     heartbeat_age_seconds: float
 
@@ -193,7 +294,11 @@ TABLE: dict[str, Any] = {
     "required": ["vectors"],
     "additionalProperties": False,
     "properties": {
-        "vectors": {"type": "array", "items": {"type": "array", "items": NUMBER}},
+        "vectors": {
+            "type": "array",
+            "items": {"anyOf": [{"type": "array", "items": NUMBER}, {"type": "string", "format": "byte"}]},
+            "description": "Arrays of numbers, or base64 of float32.",
+        },
         "features": {
             "type": ["array", "null"],
             "items": {"type": "string"},

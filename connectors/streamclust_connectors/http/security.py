@@ -1,4 +1,4 @@
-"""Who may ask, and how much: a bearer token, pages of other sites kept out, bodies of a bounded size."""
+"""Access control: a bearer token, protection against cross-site requests, a limit on the size of bodies."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from streamclust_connectors.http.problems import Problem
-from streamclust_connectors.settings.sections import Http
+from streamclust_connectors.http.problems import HttpProblem
+from streamclust_connectors.settings.sections import HttpSection
 
+HEAD = "streamclust.head"
+"""Key in the ASGI scope that marks a HEAD request handled as GET."""
 OPEN = {"/", "/livez", "/readyz", "/docs", "/openapi.json"}
-"""Asked without a token: they tell nothing of what was learnt."""
+"""Paths that need no token: they reveal nothing that was learnt."""
 
 
 class Gate:
-    """Stands before the application and lets pass what may."""
+    """ASGI middleware that checks requests before the application sees them."""
 
-    def __init__(self, app: ASGIApp, settings: Http) -> None:
+    def __init__(self, app: ASGIApp, settings: HttpSection) -> None:
         self.app = app
         self.limit = settings.max_bytes
         token = settings.token
@@ -30,27 +32,31 @@ class Gate:
         self.local = self.token is None and is_loopback(settings.host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or let the application answer."""
+        """Answer with an error, or pass the request on."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        if (
+            scope["method"] == "HEAD"
+        ):  # as GET, without the body: so says HTTP, and a route knows of GET alone
+            scope, send = {**scope, "method": "GET", HEAD: True}, without_body(send)
         try:
-            self.check(scope["path"], Headers(scope=scope))
-        except Problem as problem:
+            self.check(scope["path"], Headers(scope=scope), scope["method"])
+        except HttpProblem as problem:
             await problem.response(scope, receive, send)
             return
         await self.app(scope, limited(receive, self.limit), send)
 
-    def check(self, path: str, headers: Headers) -> None:
-        """Raise a Problem for what may not pass."""
+    def check(self, path: str, headers: Headers, method: str = "GET") -> None:
+        """Raise an HttpProblem for a request that is not allowed."""
         host = headers.get("host", "")
         if self.local and not is_loopback(hostname(host)):
-            raise Problem(
+            raise HttpProblem(
                 403, f"this service answers to names of its own machine alone, not to {host[:80]!r}"
             )
         origin = headers.get("origin")
-        if origin is not None and origin.partition("://")[2] != host:
-            raise Problem(403, "pages of other sites may not ask")
+        if (origin is not None and origin.partition("://")[2] != host) or from_another_site(method, headers):
+            raise HttpProblem(403, "pages of other sites may not ask")
         if self.token is not None and not (path in OPEN or path.startswith("/static/")):
             self.authenticate(headers.getlist("authorization"))
         length = headers.get("content-length", "")
@@ -58,22 +64,44 @@ class Gate:
             raise too_large(self.limit)
 
     def authenticate(self, given: Iterable[str]) -> None:
-        """Raise a Problem unless the token is given."""
+        """Raise an HttpProblem unless the token is given."""
         assert self.token is not None
         for header in given:
             scheme, _, token = header.partition(" ")
             same = hmac.compare_digest(token.strip().encode("latin-1"), self.token)
             if scheme.lower() == "bearer" and same:
                 return
-        raise Problem(
+        raise HttpProblem(
             401,
             'the header "Authorization: Bearer ..." is missing, or its token is wrong',
             {"WWW-Authenticate": 'Bearer realm="streamclust"'},
         )
 
 
+def from_another_site(method: str, headers: Headers) -> bool:
+    """Whether the browser says that the request comes from another site; following a link is allowed.
+
+    >>> from_another_site("POST", Headers({"Sec-Fetch-Site": "cross-site"}))
+    True
+    >>> from_another_site("GET", Headers({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}))
+    False
+    """
+    if headers.get("sec-fetch-site", "none").strip().lower() in ("same-origin", "none"):
+        return False
+    return method != "GET" or headers.get("sec-fetch-mode", "").strip().lower() != "navigate"
+
+
+def without_body(send: Send) -> Send:
+    """Send an answer's header alone."""
+
+    async def headers_only(message: Message) -> None:
+        await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
+
+    return headers_only
+
+
 def limited(receive: Receive, limit: int) -> Receive:
-    """The body, as far as it is not too large: one sent in chunks does not say so beforehand."""
+    """Receive the body, raising once it exceeds the limit: a chunked body does not announce its length."""
     total = 0
 
     async def counted() -> Message:
@@ -87,9 +115,9 @@ def limited(receive: Receive, limit: int) -> Receive:
     return counted
 
 
-def too_large(limit: int) -> Problem:
+def too_large(limit: int) -> HttpProblem:
     """The problem of a body that is too large."""
-    return Problem(
+    return HttpProblem(
         413, f"a body has at most {limit} bytes (http.max_bytes); send several", {"Connection": "close"}
     )
 

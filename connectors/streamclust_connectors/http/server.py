@@ -7,46 +7,62 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from math import ceil
 
 import uvicorn
 from fastapi import FastAPI
 
 from streamclust_connectors.http.app import create_app
 from streamclust_connectors.http.backend import Backend
+from streamclust_connectors.http.connections import BoundedConnection, Limits, throttled
 from streamclust_connectors.http.security import is_loopback
 from streamclust_connectors.service import Service
 from streamclust_connectors.settings import Settings
-from streamclust_connectors.settings.sections import Http
+from streamclust_connectors.settings.sections import HttpSection
 
 log = logging.getLogger(__name__)
 
-GRACE = 5
-"""Seconds that requests have to end when the service does."""
+ACCEPTED_AT_ONCE = 16
+"""Connections accepted at once by asyncio, before they are counted; the limit may be exceeded by so many."""
+QUEUED_CONNECTIONS = 512
+"""Length of the system's queue of connections not yet accepted."""
+LOGGERS = "asyncio", "uvicorn.error"
+"""Loggers whose messages clients or a lack of file handles can repeat endlessly."""
+SHUTDOWN_SECONDS = 5
+"""Seconds that open requests have to finish at shutdown."""
 
 
 @contextmanager
 def serving(service: Service, settings: Settings) -> Iterator[str]:
-    """Serve a service's API and dashboard as long as this lasts; gives the address."""
-    backend = Backend(service, settings.source_kind, settings.http)
+    """Serve the API and the dashboard within the block; yields the address."""
+    backend = Backend(service, settings.source_kind, settings.http, vector=settings.decode.vector)
     with running(create_app(backend, settings), settings.http) as url:
         yield url
 
 
 @contextmanager
-def running(app: FastAPI, http: Http) -> Iterator[str]:
+def running(app: FastAPI, http: HttpSection) -> Iterator[str]:
     """Run an application in a thread."""
     with listening(http.host, http.port) as listener:
         url = address(http.host, listener.getsockname()[1])
         if http.token is None and not is_loopback(http.host):
             log.warning("anyone who reaches %s may ask and teach: set STREAMCLUST_HTTP__TOKEN", url)
-        server = uvicorn.Server(
+        limits = Limits.of(http)
+        if limits.max_connections < http.max_connections:
+            log.info("%d connections at once, for want of file handles (ulimit -n)", limits.max_connections)
+        server = Server(
             uvicorn.Config(
                 app,
+                http=partial(BoundedConnection, limits=limits),  # type: ignore[arg-type]  # called, as a class is
+                ws="none",
+                backlog=ACCEPTED_AT_ONCE,
+                timeout_keep_alive=ceil(http.header_seconds),
                 log_config=None,
                 log_level="warning",
                 access_log=False,
                 server_header=False,
-                timeout_graceful_shutdown=GRACE,
+                timeout_graceful_shutdown=SHUTDOWN_SECONDS,
             )
         )
         thread = threading.Thread(
@@ -55,11 +71,25 @@ def running(app: FastAPI, http: Http) -> Iterator[str]:
         thread.start()
         log.info("listening", extra={"url": url})
         try:
-            yield url
+            with throttled(*LOGGERS):
+                yield url
         finally:
-            app.state.streams.close_soon()
+            if (streams := getattr(app.state, "streams", None)) is not None:
+                streams.close_soon()
             server.should_exit = True
-            thread.join(2 * GRACE)
+            thread.join(2 * SHUTDOWN_SECONDS)
+
+
+class Server(uvicorn.Server):
+    """A server that accepts a few connections at a time, and leaves the others in the system's queue."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to serve."""
+        await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(
+                QUEUED_CONNECTIONS
+            )  # asyncio has made the queue as short as what it accepts at once
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -70,7 +100,7 @@ def listening(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
-        listener.listen(512)
+        listener.listen(QUEUED_CONNECTIONS)
     except OSError as error:
         listener.close()
         raise OSError(error.errno, error.strerror or str(error), f"{host}:{port}") from None

@@ -11,16 +11,16 @@ from starlette.concurrency import run_in_threadpool
 
 from streamclust_connectors.handing import Busy
 from streamclust_connectors.http.backend import Backend
-from streamclust_connectors.http.problems import Problem
+from streamclust_connectors.http.problems import HttpProblem
 
 log = logging.getLogger(__name__)
 
-PERIOD = 1.0
+SAMPLE_SECONDS = 1.0
 """Seconds between samples."""
 
 
 class Streams:
-    """The clock of the application, and those who follow it."""
+    """Samples the service every second, and feeds the clients of the event stream."""
 
     def __init__(self, backend: Backend, limit: int) -> None:
         self.backend, self.limit = backend, limit
@@ -30,10 +30,10 @@ class Streams:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def run(self) -> None:
-        """Take a sample every second, and wake those who follow, until cancelled."""
+        """Take a sample every second and wake all clients, until cancelled."""
         loop = self._loop = asyncio.get_running_loop()
         while True:
-            due = loop.time() + PERIOD
+            due = loop.time() + SAMPLE_SECONDS
             try:
                 await run_in_threadpool(self.backend.sample)
             except Busy:
@@ -44,12 +44,12 @@ class Streams:
             await asyncio.sleep(max(0.0, due - loop.time()))
 
     def close(self) -> None:
-        """Send everybody home. To be called in the application's own loop."""
+        """End all streams. Must be called on the application's event loop."""
         self.closed = True
         self._wake()
 
     def close_soon(self) -> None:
-        """The same, from another thread."""
+        """`close`, from another thread."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self.close)
 
@@ -58,9 +58,9 @@ class Streams:
         tick.set()
 
     def follow(self, after: int) -> AsyncIterator[bytes]:
-        """The stream of one follower, from an entry of the journal on; a Problem if there are too many."""
+        """Event stream of one client, from a journal entry on; HttpProblem if there are too many clients."""
         if self.followers >= self.limit:
-            raise Problem(503, f"{self.limit} follow already (http.max_streams)", {"Retry-After": "10"})
+            raise HttpProblem(503, f"{self.limit} follow already (http.max_streams)", {"Retry-After": "10"})
         self.followers += 1
         return self._following(after)
 

@@ -1,6 +1,28 @@
-"""Kafka: a source that begins where the checkpoint says, and a sink, transactional where outputs must be exact."""
+"""Kafka: sources that begin where the checkpoint says, by kafka-python or by librdkafka, and a sink for either."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from streamclust_connectors.kafka.group_model import GroupModel
 from streamclust_connectors.kafka.sink import KafkaSink
 from streamclust_connectors.kafka.source import KafkaSource
+from streamclust_connectors.kafka.state_topic import KafkaState
 
-__all__ = ["KafkaSink", "KafkaSource"]
+if TYPE_CHECKING:
+    from streamclust_connectors.kafka.confluent import ConfluentSource
+
+__all__ = ["GroupModel", "KafkaSink", "KafkaSource", "KafkaState", "source_type"]
+
+
+def source_type(client: Literal["kafka-python", "confluent"]) -> type[KafkaSource | ConfluentSource]:
+    """The class of sources by a client; confluent is the package confluent-kafka, which wraps librdkafka.
+
+    >>> source_type("kafka-python").__name__
+    'KafkaSource'
+    """
+    if client == "kafka-python":
+        return KafkaSource
+    from streamclust_connectors.kafka.confluent import ConfluentSource
+
+    return ConfluentSource

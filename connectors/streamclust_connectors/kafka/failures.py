@@ -1,20 +1,13 @@
-"""The client's errors as the loop knows them, and calls that would wait for ever, bounded."""
+"""Translation of kafka-python's errors."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
 
 from kafka import errors
 
 from streamclust_connectors.ports import DataLoss, Fenced, Transient
-
-T = TypeVar("T")
-
-PATIENCE = 15.0
-"""Seconds to wait for a broker before the loop hears of it; it will try again."""
 
 FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError, errors.FencedInstanceIdError)
 FATAL = (
@@ -24,19 +17,17 @@ FATAL = (
     errors.UnsupportedVersionError,
     errors.InvalidTopicError,
 )
-"""To try again would not help."""
+"""Errors that a retry cannot cure."""
 
 
 @contextmanager
-def transient(clean_up: Callable[[], None] | None = None) -> Any:  # noqa: ANN401
-    """Kafka's errors as the loop knows them: those that may pass, those that lose records, those that end us."""
+def transient() -> Iterator[None]:
+    """Translate kafka-python's errors into Transient, DataLoss and Fenced."""
     try:
         yield
     except (Transient, DataLoss, Fenced):
         raise
     except FENCED as error:
-        if clean_up is not None:
-            clean_up()
         raise Fenced(
             f"another process has this one's transactional id or group instance id: {error}"
         ) from error
@@ -52,27 +43,4 @@ def transient(clean_up: Callable[[], None] | None = None) -> Any:  # noqa: ANN40
     except FATAL:
         raise
     except (errors.KafkaError, OSError, TimeoutError) as error:
-        if clean_up is not None:
-            clean_up()
         raise Transient(f"{type(error).__name__}: {error}") from error
-
-
-def within(seconds: float, call: Callable[..., T], *arguments: Any) -> T:  # noqa: ANN401
-    """What a call returns; some of the client's wait for ever, so a thread of its own makes it."""
-    done: list[T] = []
-    failed: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            done.append(call(*arguments))
-        except BaseException as error:  # raised where it was called for
-            failed.append(error)
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if failed:
-        raise failed[0]
-    if not done:
-        raise errors.KafkaTimeoutError(f"{call.__name__} took more than {seconds:.0f} s")
-    return done[0]

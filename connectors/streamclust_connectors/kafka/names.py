@@ -1,23 +1,20 @@
-"""The client: which one it is, and partitions and positions as the service has them and as it has them."""
+"""Conversion of partitions and offsets to and from the types of kafka-python."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafka import OffsetAndMetadata, __version__
+from kafka import OffsetAndMetadata
 from kafka import TopicPartition as KafkaPartition
 
 from streamclust_connectors.ports import Partition
 
-KNOWN = __version__.startswith("3.0.")
-"""Whether the client is one whose insides are known: then batches are read and written whole (`reading`, `sending`)."""
-
 
 def plain(name: KafkaPartition) -> Partition:
-    """A partition as the service has it."""
+    """Convert a partition from kafka-python's type."""
     return name.topic, name.partition
 
 
 def offsets(positions: Mapping[Partition, int]) -> dict[KafkaPartition, OffsetAndMetadata]:
-    """Positions as Kafka has them."""
+    """Convert offsets to kafka-python's type."""
     return {KafkaPartition(*name): OffsetAndMetadata(at, "", -1) for name, at in positions.items()}

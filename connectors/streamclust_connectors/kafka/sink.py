@@ -1,38 +1,27 @@
-"""A producer, transactional where outputs must be exact."""
+"""A sink that sends outputs to Kafka, in transactions for exactly-once delivery."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from kafka import KafkaProducer, errors
-from kafka import TopicPartition as KafkaPartition
+from streamclust_connectors.kafka.sending import Member, MessageTooLarge, Sender
+from streamclust_connectors.ports import Channel, Fenced, Output, Partition, Transient
 
-from streamclust_connectors.kafka import names
-from streamclust_connectors.kafka.failures import PATIENCE, transient, within
-from streamclust_connectors.kafka.names import offsets
-from streamclust_connectors.kafka.source import KafkaSource
-from streamclust_connectors.ports import Channel, Output, Partition
-
-PRODUCER: dict[str, Any] = {
-    "linger_ms": 20,
-    "batch_size": 1 << 18,
-    "max_request_size": 8 << 20,
-    "max_block_ms": 15_000,  # nobody can stop the service meanwhile
-    "reconnect_backoff_max_ms": 1000,
-}
-LARGEST = 900_000
-"""Bytes of a message that a broker takes by default, and a little less."""
-SMALLEST = 2000
-"""A broker that does not take this takes nothing."""
-TOO_LARGE = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError)
-IN_FLIGHT = 100_000
-"""So many messages may be on their way before the source is paused."""
-
+BATCH_BYTES = 1 << 18
+"""Size of a producer's batches."""
+DEFAULT_MAX_BYTES = 900_000
+"""Default limit of a message: slightly below a broker's default."""
+MIN_LIMIT_BYTES = 2000
+"""The limit is not lowered further when a broker refuses messages."""
+MAX_IN_FLIGHT_MESSAGES = 100_000
+"""Messages in flight above which the source is paused."""
+TRANSACTION_TIMEOUT_SECONDS = 60.0
+"""After so long a broker aborts a transaction and fences its producer, by the clients' defaults."""
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +29,8 @@ log = logging.getLogger(__name__)
 class KafkaSink:
     """Sends outputs to topics, by channel; dead letters go to `<input>.dlq` unless told otherwise.
 
-    With a `transactional_id`, which no other process may use, outputs go out in transactions together with the
-    positions of `source`.
+    The client is that of `source`. With a `transactional_id`, which no other process may use, outputs go out in
+    transactions together with the positions of `source`.
 
     Outputs larger than `largest` are dropped, except that dead letters and snapshots are made smaller before. Where the
     broker takes less than that, its first refusal halves `largest`, and so on.
@@ -49,74 +38,72 @@ class KafkaSink:
 
     def __init__(
         self,
-        source: KafkaSource,
+        source: Member,
         topics: Mapping[Channel, str],
         transactional_id: str | None = None,
-        bootstrap_servers: str | Sequence[str] | None = None,
-        largest: int = LARGEST,
-        **options: Any,  # noqa: ANN401
+        largest: int = DEFAULT_MAX_BYTES,
+        **options: Any,
     ) -> None:
         self.source, self.topics = source, {"dead-letters": "{topic}.dlq", **topics}
-        shared = {key: source.options[key] for key in KafkaProducer.DEFAULT_CONFIG if key in source.options}
-        shared.pop("allow_auto_create_topics")
-        self.options = PRODUCER | shared | options | {"transactional_id": transactional_id}
-        if bootstrap_servers is not None:
-            self.options["bootstrap_servers"] = bootstrap_servers
+        self.transactional_id = transactional_id
+        self.options: dict[str, Any] = {"batch_size": BATCH_BYTES} | options
         self.exactly_once = transactional_id is not None
         self.largest, self.dropped = largest, 0
         self._refused = False
-        """Whether the broker has found something too large."""
-        self._producer: KafkaProducer | None = None
-        self._sent: deque[tuple[Any, int]] = deque()
-        """What is on its way: futures, and how many messages each stands for."""
+        """Whether the broker has refused a message because of its size."""
+        self._sender: Sender | None = None
         self._open = False
+        """Whether a transaction is open."""
+        self._fenced_at: float | None = None
         self._positions: dict[Partition, int] = {}
 
     @property
-    def producer(self) -> KafkaProducer:
-        """The client, connected when first needed; a transaction that a predecessor left open is aborted."""
-        if self._producer is None:
-            with transient():
-                producer = KafkaProducer(**self.options)
-                if self.exactly_once:
-                    producer.init_transactions()
-            self._producer = producer
-        return self._producer
+    def sender(self) -> Sender:
+        """The client, connected when first needed; ends transactions that a predecessor left open."""
+        if self._sender is None:
+            self._sender = self.source.sender(self.transactional_id, self.options)
+        return self._sender
 
     def wants(self, channel: Channel) -> bool:
-        """Whether there is a topic for it."""
+        """Whether a channel has a topic."""
         return bool(self.topics.get(channel))
 
     def emit(self, channel: Channel, outputs: Sequence[Output]) -> None:
         """Hand outputs to the client, which sends them in batches of its own."""
-        producer, topic = self.producer, self.topics[channel]
+        topic = self.topics[channel]
         if self._refused or channel != "assignments":  # which are small, and many
             outputs = [output for output in outputs if self._fits(channel, output)]
         if not outputs:
             return
-        with self._sending():
-            self._begin()
+        with self._sending() as sender:
+            self._begin(sender)
             if channel == "assignments":
-                self._sent += self._assign(topic, outputs)
+                sender.send(topic, outputs, self._like_input(sender, topic, outputs[0].origin))
                 return
-            for value, key, headers, origin in outputs:
-                name = topic if origin is None else topic.format(topic=origin[0])
-                self._sent.append((producer.send(name, value, key, list(headers)), 1))
+            for output in outputs:
+                name = topic if output.origin is None else topic.format(topic=output.origin[0])
+                sender.send(name, [output], None)
 
-    def _assign(self, topic: str, outputs: Sequence[Output]) -> list[tuple[Any, int]]:
-        """Send assignments to the partition that has the number of the one their events came from.
+    def keep(self, topic: str, messages: Sequence[Output], partition: int) -> None:
+        """Send parts of a state to a partition of a topic, within the open transaction."""
+        with self._sending() as sender:
+            self._begin(sender)
+            sender.send(topic, messages, partition)
+
+    def abandon(self) -> None:
+        """Discard what was sent since the last commit."""
+        if self._open:
+            self._drop()
+
+    @staticmethod
+    def _like_input(sender: Sender, topic: str, origin: Partition | None) -> int:
+        """Partition of assignments: the one that has the number of the one their events came from.
 
         So those of a key stay together, those of a partition in order, and an output topic of as many partitions as
         the input is partitioned like it.
         """
-        producer, origin = self.producer, outputs[0].origin
         assert origin is not None
-        name = KafkaPartition(topic, origin[1] % len(producer.partitions_for(topic)))
-        if names.KNOWN:
-            from streamclust_connectors.kafka.sending import send_together
-
-            return send_together(producer, name, outputs)
-        return [(producer.send(topic, value, key, [], name.partition), 1) for value, key, *_ in outputs]
+        return origin[1] % sender.n_partitions(topic)
 
     def _fits(self, channel: Channel, output: Output) -> bool:
         if output.size <= self.largest:
@@ -128,68 +115,69 @@ class KafkaSink:
         return False
 
     @contextmanager
-    def _sending(self) -> Iterator[None]:
-        """Failures as the loop knows them, after which the client is let go; what was too large will be made to fit."""
-        with transient(self._drop):
-            try:
-                yield
-            except errors.KafkaError as error:  # of a transaction the first failure alone tells the reason
-                reasons = [error, *(future.exception for future, _ in self._sent if future.is_done)]
-                if any(isinstance(reason, TOO_LARGE) for reason in reasons):
-                    self._take_less()
+    def _sending(self) -> Iterator[Sender]:
+        """The client, dropped after a failure; a message too large lowers the limit."""
+        try:
+            yield self.sender
+        except MessageTooLarge as error:
+            self._drop()
+            self._take_less()
+            raise Transient(str(error)) from error
+        except Transient:
+            self._drop()
+            raise
+        except Fenced as error:
+            self._drop()
+            if self._has_rival():
                 raise
+            raise Transient(f"a transaction took too long, or {error}") from error
+
+    def _has_rival(self) -> bool:
+        """Whether another process uses the transactional id: this one is fenced twice, too soon for a time-out.
+
+        A process that was frozen with an open transaction is fenced by the broker, and may go on with a new client.
+        """
+        before, self._fenced_at = self._fenced_at, time.monotonic()
+        limit = self.options.get("transaction_timeout_ms", 1000 * TRANSACTION_TIMEOUT_SECONDS) / 1000
+        return before is not None and self._fenced_at - before < limit
 
     def _take_less(self) -> None:
-        if self.largest < 2 * SMALLEST:
-            raise errors.KafkaConfigurationError(f"the broker refuses messages of {self.largest} bytes")
+        if self.largest < 2 * MIN_LIMIT_BYTES:
+            raise ValueError(f"the broker refuses messages of {self.largest} bytes; let its topics take more")
         self._refused = True
         self.largest //= 2
         self.options["batch_size"] = min(self.options["batch_size"], self.largest)
         log.warning("the broker has refused a message; from now on the largest is of %d bytes", self.largest)
 
-    def _begin(self) -> None:
+    def _begin(self, sender: Sender) -> None:
         if self.exactly_once and not self._open:
-            self.producer.begin_transaction()
+            sender.begin()
             self._open = True
 
     def commit(self, positions: Mapping[Partition, int]) -> None:
-        """Wait until everything has arrived; in a transaction, make it visible with the positions."""
-        moved = {name: at for name, at in positions.items() if self._positions.get(name) != at}
-        if not self.exactly_once:
-            self._flush()
-        elif self._open or moved:
-            with self._sending():
-                self._begin()
-                self._flush()
-                group = self.source.consumer.group_metadata()
-                within(PATIENCE, self.producer.send_offsets_to_transaction, offsets(positions), group)
-                within(PATIENCE, self.producer.commit_transaction)
+        """Wait until all messages are acknowledged; in a transaction, commit them with the offsets."""
+        moved = any(self._positions.get(name) != at for name, at in positions.items())
+        if self.exactly_once and (self._open or moved):
+            with self._sending() as sender:
+                self._begin(sender)
+                sender.flush()
+                sender.commit(positions, self.source.membership(positions))
             self._open = False
+        elif self._sender is not None:
+            with self._sending() as sender:
+                sender.flush()
         self._positions.update(positions)
 
-    def _flush(self) -> None:
-        if not self._sent:
-            return
-        with self._sending():
-            self.producer.flush(timeout=PATIENCE)
-            while self._sent:
-                future, _ = self._sent.popleft()
-                if not future.succeeded():
-                    raise future.exception or errors.KafkaTimeoutError(
-                        "a message was not acknowledged in time"
-                    )
-
     def _drop(self) -> None:
-        """Let the client go with all that it has not sent: a new one aborts what this one has begun."""
-        self._sent.clear()
+        """Close the client and discard unsent messages; the next client aborts the open transaction."""
         self._open, self._positions = False, {}
-        if self._producer is not None:
-            producer, self._producer = self._producer, None
-            threading.Thread(target=producer.close, kwargs={"timeout": 1}, daemon=True).start()
+        if self._sender is not None:
+            sender, self._sender = self._sender, None
+            threading.Thread(target=sender.close, args=(1.0,), daemon=True).start()
 
     def committed(self, partition: Partition) -> int | None:
-        """How far the transactions of the group are, those of a predecessor with our id ended before we ask."""
-        assert self.producer is not None
+        """Offset committed by transactions of the group, after any open one of a predecessor has ended."""
+        assert self.sender is not None
         found = self.source.committed(partition)
         if found is not None:
             self._positions[partition] = found
@@ -197,13 +185,11 @@ class KafkaSink:
 
     @property
     def full(self) -> bool:
-        """Whether more than IN_FLIGHT messages are on their way."""
-        while self._sent and self._sent[0][0].succeeded():
-            self._sent.popleft()
-        return sum(count for _, count in self._sent) > IN_FLIGHT
+        """Whether more than MAX_IN_FLIGHT_MESSAGES are in flight."""
+        return self._sender is not None and self._sender.in_flight > MAX_IN_FLIGHT_MESSAGES
 
     def close(self) -> None:
         """Close the client; what was not committed is dropped."""
-        if self._producer is not None:
-            producer, self._producer = self._producer, None
-            producer.close(timeout=5)
+        if self._sender is not None:
+            sender, self._sender = self._sender, None
+            sender.close(5.0)

@@ -8,13 +8,16 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsError
 
 from streamclust_connectors.settings.root import PREFIX, ConfigError, Settings, secrets, sections
 from streamclust_connectors.settings.sections import cause
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 SENSITIVE = re.compile("password|secret|token|credential", re.IGNORECASE)
 
@@ -68,7 +71,7 @@ def _refuse_secrets(given: Mapping[str, Any], where: str) -> None:
 
 
 def _refuse_unknown_sections(variables: Mapping[str, str]) -> None:
-    """Variables with our prefix and of no section: a slip of the pen that would otherwise go unnoticed."""
+    """Refuse environment variables with our prefix and an unknown section: a typo would go unnoticed."""
     for variable in variables:
         head, nested, _ = variable.upper().removeprefix(PREFIX).partition("__")
         if variable.upper().startswith(PREFIX) and nested and head.lower() not in Settings.model_fields:
@@ -77,7 +80,7 @@ def _refuse_unknown_sections(variables: Mapping[str, str]) -> None:
             raise ConfigError(f"{variable}: there is no section {head.lower()}{hint}")
 
 
-def _sentence(error: Any) -> str:  # noqa: ANN401
+def _sentence(error: ErrorDetails) -> str:
     """What is wrong, beginning with the name of the setting."""
     path = [str(step) for step in error["loc"] if step not in ("bool", "str")]
     where, message = ".".join(path), error["msg"].removeprefix("Value error, ")

@@ -8,42 +8,48 @@ from typing import Literal
 from pydantic import SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from streamclust_connectors.ports import Channel
+from streamclust_connectors.settings.base import Section
+from streamclust_connectors.settings.engine import EngineSection
+from streamclust_connectors.settings.features import FeaturesSection
 from streamclust_connectors.settings.sections import (
-    Checkpoint,
-    Decode,
-    Engine,
-    Health,
-    Http,
-    Kafka,
-    Logging,
-    Output,
+    CheckpointSection,
+    DecodeSection,
+    GroupSection,
+    HealthSection,
+    HttpSection,
+    KafkaSection,
+    LoggingSection,
     OutputKind,
-    Section,
-    Snapshot,
-    Source,
+    OutputSection,
+    SnapshotSection,
     SourceKind,
+    SourceSection,
 )
 
 PREFIX = "STREAMCLUST_"
-STANDARD = Path("-")
-"""As a path: standard input, or standard output."""
+STANDARD_STREAM = Path("-")
+"""The path that stands for standard input or output."""
 KINDS: dict[str, SourceKind] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".json": "jsonl",
     ".csv": "csv",
+    ".tsv": "csv",
+    ".tab": "csv",
     ".parquet": "parquet",
     ".pq": "parquet",
 }
-"""What the name of a file says about what is in it."""
+"""Kind of a file by the ending of its name."""
+COMPRESSED = (".gz", ".bz2", ".xz")
 
 
 class ConfigError(ValueError):
-    """Settings that cannot be used, each with a sentence."""
+    """Invalid settings, with a sentence for each."""
 
 
 class Settings(BaseSettings):
-    """Everything the service is told."""
+    """All settings of the service."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
@@ -55,16 +61,22 @@ class Settings(BaseSettings):
         hide_input_in_errors=True,
     )
 
-    engine: Engine = Engine()
-    source: Source = Source()
-    kafka: Kafka = Kafka()
-    decode: Decode = Decode()
-    output: Output = Output()
-    checkpoint: Checkpoint = Checkpoint()
-    snapshot: Snapshot = Snapshot()
-    logging: Logging = Logging()
-    health: Health = Health()
-    http: Http = Http()
+    model: Literal["clusters", "features"] = "clusters"
+    """What is learnt: clusters, of which an event has one, or features (BP-means), of which it has any number."""
+    engine: EngineSection = EngineSection()
+    features: FeaturesSection = FeaturesSection()
+    source: SourceSection = SourceSection()
+    kafka: KafkaSection = KafkaSection()
+    decode: DecodeSection = DecodeSection()
+    output: OutputSection = OutputSection()
+    state: Literal["directory", "kafka"] = "directory"
+    """Where state is kept: in checkpoint.directory or, for one model of a whole consumer group, in Kafka."""
+    checkpoint: CheckpointSection = CheckpointSection()
+    group: GroupSection = GroupSection()
+    snapshot: SnapshotSection = SnapshotSection()
+    logging: LoggingSection = LoggingSection()
+    health: HealthSection = HealthSection()
+    http: HttpSection = HttpSection()
     on_data_loss: Literal["fail", "continue"] = "fail"
     """What to do when records between the checkpoint and what the source still has are gone."""
 
@@ -72,18 +84,22 @@ class Settings(BaseSettings):
 
     @property
     def source_kind(self) -> SourceKind:
-        """Where events come from, as far as anything says so."""
+        """Kind of source: as set, or inferred from path and topic; None if unknown."""
         source = self.source
         if source.kind is not None:
             return source.kind
-        if source.path == STANDARD:
+        if source.path == STANDARD_STREAM:
             return "stdin"
         if source.path is not None:
-            if source.path.suffix.lower() not in KINDS:
+            endings = [ending.lower() for ending in source.path.suffixes]
+            if endings and endings[-1] in COMPRESSED:
+                endings.pop()
+            if not endings or endings[-1] not in KINDS:
                 raise ConfigError(
-                    f"the name of {source.path} does not say what is in it; set source.kind to jsonl, csv or parquet"
+                    f"the name of {source.path} does not say what is in it; set source.kind to jsonl, csv or parquet "
+                    "(for a command on a file: --kind)"
                 )
-            return KINDS[source.path.suffix.lower()]
+            return KINDS[endings[-1]]
         if self.kafka.topic is not None:
             return "kafka"
         raise ConfigError(
@@ -97,21 +113,21 @@ class Settings(BaseSettings):
         if output.kind is not None:
             return output.kind
         if output.path is not None:
-            return "stdout" if output.path == STANDARD else "jsonl"
+            return "stdout" if output.path == STANDARD_STREAM else "jsonl"
         usual: dict[SourceKind, OutputKind] = {"kafka": "kafka", "http": "none"}
         return usual.get(self.source_kind, "stdout")
 
     @property
-    def topics(self) -> dict[str, str]:
+    def topics(self) -> dict[Channel, str]:
         """The output topic of each channel that is wanted."""
         output, stem = self.output, self.kafka.topic or "streamclust"
-        wanted = {
+        wanted: dict[Channel, bool | str] = {
             "assignments": output.assignments,
             "lifecycle": output.lifecycle,
             "snapshots": output.snapshots,
             "dead-letters": output.dlq,
         }
-        usual = {"dead-letters": "dlq"}
+        usual: dict[Channel, str] = {"dead-letters": "dlq"}
         return {
             channel: name if isinstance(name, str) else f"{stem}.{usual.get(channel, channel)}"
             for channel, name in wanted.items()
@@ -124,10 +140,13 @@ class Settings(BaseSettings):
         problems = []
         if source == "kafka" and self.kafka.topic is None:
             problems.append("kafka.topic is not set: there is nothing to read")
-        if source == "kafka" and self.checkpoint.directory is None:
+        if source == "kafka" and self.checkpoint.directory is None and self.state == "directory":
             problems.append(
-                "checkpoint.directory is not set: a restart would lose what was learnt from the topic"
+                "checkpoint.directory is not set: a restart would lose what was learnt from the topic; or set state to "
+                "kafka, and it is kept there"
             )
+        if self.state == "kafka":
+            problems += self._unfit_for_kafka_state()
         if source in ("jsonl", "csv", "parquet"):
             if self.source.path is None:
                 problems.append(f"source.path is not set: there is no {source} file to read")
@@ -147,8 +166,37 @@ class Settings(BaseSettings):
             problems.append(
                 f"output: {self.kafka.topic} is the topic that is read; outputs need topics of their own"
             )
+        if self.model == "features":
+            problems += self._unfit_for_features()
         if problems:
             raise ConfigError("\n".join(problems))
+
+    def _unfit_for_kafka_state(self) -> list[str]:
+        """Settings that do not go with state in Kafka."""
+        found = []
+        if (self.source_kind, self.output_kind) != ("kafka", "kafka"):
+            found.append(
+                f'state "kafka" goes from Kafka to Kafka, not from {self.source_kind} to {self.output_kind}'
+            )
+        if self.model == "features":
+            found.append('model "features" keeps its state in a directory, not in Kafka')
+        return found
+
+    @property
+    def exactly_once(self) -> bool:
+        """Whether outputs go out in transactions; those of state in Kafka always do."""
+        return self.output.delivery == "exactly-once" or self.state == "kafka"
+
+    def _unfit_for_features(self) -> list[str]:
+        """Settings that features have no use for."""
+        found = []
+        if self.source_kind == "http":
+            found.append('model "features" learns from a source: nothing is learnt by HTTP')
+        if self.decode.weight is not None:
+            found.append('decode.weight: model "features" counts every event once')
+        if self.snapshot.every_seconds is not None:
+            found.append('snapshot.every_seconds: model "features" has no hierarchy')
+        return found
 
 
 def sections() -> dict[str, type[Section]]:

@@ -1,102 +1,53 @@
-"""Sections: settings that belong together."""
+"""The sections of the settings but for the engine's: sources, Kafka, outputs, checkpoints, logs, HTTP."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from json import JSONDecodeError, loads
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BeforeValidator, Field, SecretStr, model_validator
 from pydantic_settings import NoDecode
+
+from streamclust_connectors.dialect import WORDS
+from streamclust_connectors.settings.base import (
+    Count,
+    Names,
+    NotNegative,
+    Positive,
+    Section,
+    Seed,
+    Topic,
+    listed,
+    plain_values,
+)
 
 SourceKind = Literal["kafka", "jsonl", "csv", "parquet", "stdin", "synthetic", "http"]
 OutputKind = Literal["kafka", "jsonl", "stdout", "none"]
 
 
-def _switch(value: object) -> object:
-    """Words for yes and no, as the environment gives them."""
-    words = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
-    return words.get(value.strip().lower(), value) if isinstance(value, str) else value
+def _delimiter(value: object) -> object:
+    """A delimiter, also by its name."""
+    return WORDS.get(value.lower(), value) if isinstance(value, str) else value
 
 
-def _listed(value: object) -> object:
-    """A list as the environment and flags write it: with commas, or as JSON."""
-    if isinstance(value, str) and not isinstance(_plain(value), list):
-        return [part.strip() for part in value.split(",") if part.strip()]
-    return _plain(value)
-
-
-def _plain_values(value: object) -> object:
-    """Numbers and truth values that the environment holds as text."""
-    return {name: _plain(v) for name, v in value.items()} if isinstance(value, Mapping) else value
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, str):
-        try:
-            return loads(value)
-        except JSONDecodeError:
-            return value
-    return value
-
-
-Topic = Annotated[bool | str, BeforeValidator(_switch)]
-"""True for a topic of the usual name, its own name, or False for none."""
-Names = Annotated[tuple[str, ...] | None, NoDecode, BeforeValidator(_listed)]
-Count = Annotated[int, Field(ge=1)]
-Seed = Annotated[int, Field(ge=0)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-
-class Section(BaseModel):
-    """Some settings that belong together. An empty value is one that was not given."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_empty(cls, given: Any) -> Any:  # noqa: ANN401
-        return {k: v for k, v in given.items() if v != ""} if isinstance(given, Mapping) else given
-
-
-class Engine(Section):
-    """The clusterer, as `streamclust.StreamClusterer` has it."""
-
-    family: Literal["gaussian", "diagonal", "spherical", "multinomial", "bernoulli", "poisson"] = "gaussian"
-    """What a cluster is."""
-    refit: Literal["bkm", "chunky-em"] = "bkm"
-    """Bayesian k-means, or chunky EM."""
-    mixture: Literal["finite", "infinite", "uninformative"] = "finite"
-    """How clusters share the events under "bkm"."""
-    max_leaves: Annotated[int, Field(ge=2)] = 512
-    """The bound on the summary's size, and so on memory and on the cost of a refit."""
-    refit_every: Count = 20_000
-    """Events between refits."""
-    warmup: Count = 100
-    """Events before the first refit."""
-    half_life: Positive | None = None
-    """An event's weight halves after so many events, or so much time if times are given; never, if not set."""
-    birth_penalty: Positive | None = None
-    """Squared distance beyond which an event may open a cluster between refits."""
-    missing: Literal["impute", "error"] = "impute"
-    """Whether events may lack features or bring new ones."""
-    background: bool = True
-    """Whether refits run beside the stream."""
-    seed: Seed = 0
-    """The same seed and events give the same clusters."""
-
-
-class Source(Section):
+class SourceSection(Section):
     """Where events come from."""
 
     kind: SourceKind | None = None
     """Inferred if not set: from the path's ending, or Kafka where there is a topic."""
     path: Path | None = None
     """The file to read; "-" is standard input."""
+    delimiter: Annotated[str, Field(min_length=1, max_length=1), BeforeValidator(_delimiter)] | None = None
+    """CSV: what stands between cells, or tab, comma, semicolon, pipe, space; found in the file, if not set."""
+    decimal: Literal[".", ","] | None = None
+    """CSV: the decimal mark; found in the file, if not set."""
+    encoding: str | None = None
+    """CSV: as utf-8, latin-1, utf-16; found in the file, if not set."""
+    header: bool | None = None
+    """CSV: whether the first row has the names of the columns; found in the file, if not set."""
+    null: Names = None
+    """CSV: more cells that say a value is missing; empty ones, NA, NaN, null, ? and - always do."""
     events: Count = 300_000
     """Synthetic: how many."""
     features: Count = 2
@@ -114,10 +65,12 @@ PASSED = (
 """Options that every client of kafka-python is given where they are set."""
 
 
-class Kafka(Section):
+class KafkaSection(Section):
     """The broker, with the names that kafka-python gives these options."""
 
-    bootstrap_servers: Annotated[tuple[str, ...], Field(min_length=1), NoDecode, BeforeValidator(_listed)] = (
+    client: Literal["kafka-python", "confluent"] = "kafka-python"
+    """The library: kafka-python, or confluent-kafka, which is faster and comes with streamclust[confluent]."""
+    bootstrap_servers: Annotated[tuple[str, ...], Field(min_length=1), NoDecode, BeforeValidator(listed)] = (
         "localhost:9092",
     )
     """Brokers to begin with, as host:port, with commas between them."""
@@ -126,13 +79,13 @@ class Kafka(Section):
     group_id: str = "streamclust"
     """The consumer group. Processes of one group share the partitions."""
     start: Literal["earliest", "latest"] = "earliest"
-    """Where to begin a partition of which nothing is known."""
+    """Where to start a partition without a saved offset."""
     group_instance_id: str | None = None
     """Static membership: a name of its own for each process, which keeps its partitions through a restart."""
     client_id: str = "streamclust"
-    """What the broker's logs call this process."""
+    """Name of this process in the broker's logs."""
     transactional_id: str | None = None
-    """Of exactly-once outputs; made from the group and the instance if not set."""
+    """Id of the transactions of exactly-once outputs; made from group and instance if not set."""
     session_timeout_ms: Count = 45_000
     """After so long without a heartbeat the group goes on without this process."""
     max_poll_records: Count = 5000
@@ -152,15 +105,17 @@ class Kafka(Section):
     ssl_check_hostname: bool = True
     """Whether the broker's certificate must bear its name."""
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER"] | None = None
-    """How to log in."""
+    """Authentication mechanism."""
     sasl_plain_username: str | None = None
-    """Who logs in."""
+    """User name."""
     sasl_plain_password: SecretStr | None = None
     """By the environment only."""
     sasl_plain_password_file: Path | None = None
     """A file that holds it."""
-    options: Annotated[dict[str, Any], Field(repr=False), BeforeValidator(_plain_values)] = {}
-    """Anything else that kafka-python's clients take, as it is."""
+    options: Annotated[dict[str, Any], BeforeValidator(plain_values)] = Field(
+        default_factory=dict, repr=False
+    )
+    """Further options, passed to the client unchanged; librdkafka's, for confluent, may have dots or underscores."""
 
     @model_validator(mode="after")
     def _coherent(self) -> Self:
@@ -168,14 +123,14 @@ class Kafka(Section):
             raise ValueError(f"{self.security_protocol} needs sasl_mechanism, for example SCRAM-SHA-512")
         if self.sasl_mechanism is not None and not self.security_protocol.startswith("SASL"):
             raise ValueError("sasl_mechanism needs a security_protocol of SASL_SSL or SASL_PLAINTEXT")
-        if named := sorted(self.options.keys() & Kafka.model_fields.keys()):
+        if named := sorted(self.options.keys() & KafkaSection.model_fields.keys()):
             raise ValueError(f"{', '.join(named)} must stand beside options, not in them")
         _read_secrets(self, "ssl_password", "sasl_plain_password")
         return self
 
     @property
-    def client(self) -> dict[str, Any]:
-        """What every client of kafka-python is given: where the brokers are and how to talk to them."""
+    def shared(self) -> dict[str, Any]:
+        """Options of every client: brokers and security."""
         found: dict[str, Any] = {
             "bootstrap_servers": list(self.bootstrap_servers),
             "client_id": self.client_id,
@@ -213,26 +168,28 @@ def _secret(name: str, path: Path) -> str:
         raise ValueError(f"{name}_file {str(path)!r} cannot be read: {cause(error)}") from None
 
 
-class Decode(Section):
+class DecodeSection(Section):
     """How messages are read. Paths have dots: payload.vector."""
 
     format: Literal["json", "msgpack"] = "json"
-    """What messages are written in."""
+    """Format of messages."""
     events: str | None = None
-    """Where a message has a list of events."""
+    """Path of the list of events in a message."""
     vector: str | None = None
-    """Where an event has its object or array of numbers; the event itself, if not set."""
+    """Path of the object, array of numbers or base64 of float32 in an event; the event itself, if not set."""
     features: Names = None
     """Which members of that object count; all but key, time and weight, if not set."""
+    exclude: Annotated[tuple[str, ...], NoDecode, BeforeValidator(listed)] = ()
+    """Which members of that object do not count."""
     key: str | None = None
-    """Where an event says what it is about; handed on with its assignment."""
+    """Path of an event's key, which is copied to its assignment."""
     time: str | None = None
-    """Where an event has its time, a number, for a half-life that goes by time."""
+    """Path of an event's time (a number or an ISO 8601 date), for a half-life in time."""
     weight: str | None = None
-    """Where an event has its weight; 1 if not set."""
+    """Path of an event's weight; 1 if not set."""
 
 
-class Output(Section):
+class OutputSection(Section):
     """Where results go."""
 
     kind: OutputKind | None = None
@@ -251,24 +208,37 @@ class Output(Section):
     """Whether a restart may send some outputs twice, or they go out in transactions."""
     assignments_per_message: Count = 1
     """Kafka: with more than one a message is a list of so many assignments, and has no key."""
+    component: bool = False
+    """Whether assignments name the component of the cluster, too: its number in the model of that version."""
     max_message_bytes: Annotated[int, Field(ge=2000)] = 900_000
     """Kafka: larger dead letters go without their value, larger snapshots without their details or not at all."""
 
 
-class Checkpoint(Section):
-    """What a restart goes on from."""
+class CheckpointSection(Section):
+    """Checkpoints, from which a restart continues."""
 
     directory: Path | None = None
-    """Where checkpoints are kept. Without one a restart begins anew."""
+    """Where checkpoints are kept, unless state is "kafka". Without one a restart begins anew."""
     every_seconds: Positive = 10.0
     """Time between checkpoints."""
     every_events: Count | None = None
     """A checkpoint is also written after so many events."""
     keep: Count = 3
     """How many are kept."""
+    wait_seconds: NotNegative = 60.0
+    """How long to wait at the start while another process uses the directory; members of a Kafka group share it."""
 
 
-class Snapshot(Section):
+class GroupSection(Section):
+    """One model for a whole consumer group; used with state = "kafka"."""
+
+    model_every_seconds: Positive = 10.0
+    """How often the leader looks at all partitions' latest summaries, and publishes the model: how old it may be."""
+    max_staleness_seconds: Positive = 300.0
+    """A process whose model is older than this is not ready (/readyz)."""
+
+
+class SnapshotSection(Section):
     """Hierarchies of everything learnt until now."""
 
     every_seconds: Positive | None = None
@@ -277,18 +247,18 @@ class Snapshot(Section):
     """How clusters are merged."""
 
 
-class Logging(Section):
-    """What is said on standard error."""
+class LoggingSection(Section):
+    """Logs, on standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
-    """From which severity on."""
+    """Lowest severity logged."""
     format: Literal["json", "text"] = "json"
     """One JSON object on each line, or text for people."""
     every_seconds: Positive = 30.0
     """Time between reports of how far the service is."""
 
 
-class Http(Section):
+class HttpSection(Section):
     """The API and the dashboard, without TLS: between them and the world put a proxy that has it and keeps Host."""
 
     enabled: bool = False
@@ -298,15 +268,21 @@ class Http(Section):
     port: Annotated[int, Field(ge=0, le=65_535)] = 8080
     """0 takes any that is free."""
     token: SecretStr | None = None
-    """What callers must bring as "Authorization: Bearer ..."; by the environment only."""
+    """Token that requests must send as "Authorization: Bearer ..."; by the environment only."""
     token_file: Path | None = None
     """A file that holds it."""
     max_bytes: Count = 8_000_000
     """The largest body of a request."""
     max_events: Count = 100_000
     """The most events of a request: while they are learnt, everything else waits."""
-    max_features: Count = 256
-    """How many features /v1/learn may come to know: the summary of a Gaussian grows with their square."""
+    max_features: Count = 4096
+    """How many features /v1/learn may come to know; engine.max_features holds as well."""
+    max_connections: Count = 512
+    """How many connections there may be; fewer where file handles are few. One more closes the one idle longest."""
+    header_seconds: Positive = 10.0
+    """A connection is closed if the header of its next request has not come within this time."""
+    body_seconds: Positive = 60.0
+    """A connection is closed if a body takes longer to come, or the rest of an answer to be taken."""
     max_streams: Annotated[int, Field(ge=0)] = 32
     """How many may follow /v1/events as a stream at a time."""
 
@@ -318,15 +294,15 @@ class Http(Section):
         return self
 
 
-class Health(Section):
-    """What tells others that the service is well."""
+class HealthSection(Section):
+    """Health file, for supervisors."""
 
     file: Path | None = None
     """Written every few seconds with the age of the loop's heartbeat; `streamclust health` reads it."""
     max_age_seconds: Positive = 60.0
-    """A heartbeat older than this is none."""
+    """Unhealthy if the last heartbeat is older."""
 
 
 def cause(error: Exception) -> str:
-    """Why something could not be read, in a few words."""
+    """Short reason why a file could not be read."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

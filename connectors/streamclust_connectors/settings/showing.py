@@ -18,7 +18,7 @@ def redacted(settings: Settings) -> dict[str, Any]:
     return found
 
 
-def _redacted(name: str, value: Any) -> Any:  # noqa: ANN401
+def _redacted(name: str, value: object) -> object:
     if SENSITIVE.search(name):
         return HIDDEN
     return re.sub(r"(?<=//)[^/@\s]+(?=@)", HIDDEN, value) if isinstance(value, str) else value
@@ -39,13 +39,13 @@ def to_toml(settings: Settings) -> str:
     return "\n".join(lines)
 
 
-def _assignment(name: str, value: Any, secret: bool = False) -> str:  # noqa: ANN401
+def _assignment(name: str, value: object, secret: bool = False) -> str:
     if secret and value is not None:
         return f"# {name} is set"
     return f"# {name} =" if value is None else f"{name} = {_toml(value)}"
 
 
-def _toml(value: Any) -> str:  # noqa: ANN401
+def _toml(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict):

@@ -11,6 +11,6 @@ Executors need this package, as they need pyspark's other Python dependencies.
 from streamclust_connectors.spark.assigning import assign
 from streamclust_connectors.spark.learning import clusterer_of
 from streamclust_connectors.spark.streaming import StreamingJob
-from streamclust_connectors.spark.summaries import RefusedRows, Summary, summarize, summary
+from streamclust_connectors.spark.summaries import FrameSummary, RefusedRows, summarize, summary
 
-__all__ = ["RefusedRows", "StreamingJob", "Summary", "assign", "clusterer_of", "summarize", "summary"]
+__all__ = ["FrameSummary", "RefusedRows", "StreamingJob", "assign", "clusterer_of", "summarize", "summary"]

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
+from pyspark import Broadcast
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import col
 from pyspark.sql.types import DoubleType, LongType, StructField, StructType
 
-from streamclust.checkpoint import State
-from streamclust.checkpoint.files import decode, encode
-from streamclust.checkpoint.state import Arrays, pack_result, under, unpack_result
-from streamclust.engine import Model
-from streamclust.refit.bkm import check_points
-from streamclust.refit.partition import Partition
-from streamclust.streaming import StreamClusterer
-from streamclust_connectors.spark.rows import PREFIX, Columns, beyond, expressions, refusals, table
+from streamclust.checkpoint import decode, encode, model_from_state, model_state
+from streamclust.streaming import Model, StreamClusterer
+from streamclust_connectors.spark.rows import PREFIX, Columns, Floats, beyond, expressions, refusals, table
 
 ADDED = ("cluster", "probability", "novelty")
 
@@ -61,7 +56,7 @@ def assign(
             f"`into` must be three names that the data frame does not have yet, got {list(into)}"
             + (f", of which it has {taken}" if taken else "")
         )
-    work = frame.sparkSession.sparkContext.broadcast(to_bytes(published))
+    work = frame.sparkSession.sparkContext.broadcast(encode(model_state(published)))
     numbers = [column.alias(f"{PREFIX}{i}") for i, column in enumerate(features.values())]
     types = (LongType(), DoubleType(), DoubleType())
     more = [StructField(name, kind) for name, kind in zip(into, types, strict=True)]
@@ -71,15 +66,15 @@ def assign(
 
 
 def assigner(
-    shared: Any,  # noqa: ANN401
+    shared: Broadcast[bytes],
     names: tuple[str, ...],
     kept: tuple[str, ...],
     into: tuple[str, ...],
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What executors do: rows in, rows with three columns more out."""
+    """The function that executors map over batches: rows in, rows with three more columns out."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        model = from_bytes(shared.value)
+        model = model_from_state(decode(shared.value))
         for batch in batches:
             width = len(kept)
             x = table(batch, batch.schema.names[width:])
@@ -90,39 +85,17 @@ def assigner(
     return run
 
 
-def columns_of(model: Model, x: Any, names: tuple[str, ...]) -> list[pa.Array]:  # noqa: ANN401
-    """Id, probability and novelty of each row, null where it is no point."""
+def columns_of(model: Model, x: Floats, names: tuple[str, ...]) -> list[pa.Array]:
+    """Id, probability and novelty of each row; null for invalid rows."""
     reasons = beyond(x, names, missing=True)
     filled = np.where(np.isnan(x), 0.0, x)  # no family refuses zero
     good = np.delete(np.arange(len(x)), list(reasons)) if reasons else np.arange(len(x))
-    if isinstance(model.result, Partition) and len(good):
-        family = model.result.family
-        reasons |= refusals(lambda rows: check_points(family, filled[rows]), good)
+    if len(good):
+        reasons |= refusals(lambda rows: model.check(filled[rows]), good)
     bad = np.zeros(len(x), dtype=bool)
     bad[list(reasons)] = True
     found = [np.zeros(len(x), dtype=kind) for kind in (np.int64, np.float64, np.float64)]
     if not bad.all():
-        for column, values in zip(found, model.assign(x[~bad]), strict=True):
+        for column, values in zip(found, model.assign(x[~bad])[: len(found)], strict=True):
             column[~bad] = values
     return [pa.array(column, mask=bad) for column in found]
-
-
-def to_bytes(model: Model) -> bytes:
-    """A published model as a checkpoint writes one: arrays and JSON, no pickles."""
-    arrays: Arrays = {}
-    values = {
-        "version": model.version,
-        "n_seen": model.n_seen,
-        "ids": list(model.ids),
-        "hidden": sorted(model.hidden),
-        "result": pack_result(model.result, "model.", arrays),
-    }
-    return encode(State(arrays, values))
-
-
-def from_bytes(state: bytes) -> Model:
-    """The model that `to_bytes` was given."""
-    arrays, values = decode(state)
-    result = unpack_result(cast(dict[str, Any], values["result"]), under(arrays, "model."))
-    ids, hidden = tuple(values["ids"]), frozenset(values["hidden"])
-    return Model(values["version"], values["n_seen"], result, ids, hidden)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.functions import col
 from pyspark.sql.types import BooleanType, NumericType
 
-from streamclust._kernels.types import Floats
-from streamclust.tree.rows import LARGEST
+from streamclust.summaries import MAX_MAGNITUDE
 
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Columns = Sequence[str] | Mapping[str, Column]
 PREFIX = "_streamclust_"
 
@@ -52,12 +53,12 @@ def table(batch: pa.RecordBatch, names: Iterable[str]) -> Floats:
 
 
 def beyond(x: Floats, names: Sequence[str], missing: bool = False) -> dict[int, str]:
-    """Why some rows are no points: their numbers are missing (unless that is allowed), infinite or too large.
+    """Reasons to refuse rows: numbers that are missing (unless that is allowed), infinite or too large.
 
     >>> beyond(np.array([[1.0, np.nan], [1.0, 2.0], [-np.inf, np.nan]]), ["x", "y"])
     {0: 'y is missing or not a number', 2: 'x is -inf, y is missing or not a number'}
     """
-    wrong = ~(np.abs(x) <= LARGEST)
+    wrong = ~(np.abs(x) <= MAX_MAGNITUDE)
     if missing:
         wrong &= ~np.isnan(x)
     return {
@@ -69,11 +70,11 @@ def beyond(x: Floats, names: Sequence[str], missing: bool = False) -> dict[int, 
 def _told(name: str, value: float) -> str:
     if np.isnan(value):
         return f"{name} is missing or not a number"
-    return f"{name} is {value:g}" + ("" if np.isinf(value) else f", larger than {LARGEST:g}")
+    return f"{name} is {value:g}" + ("" if np.isinf(value) else f", larger than {MAX_MAGNITUDE:g}")
 
 
-def refusals(check: Callable[[Any], object], rows: Any) -> dict[int, str]:  # noqa: ANN401
-    """Why some of the rows (their numbers) do not pass a check that raises for any: found by halving.
+def refusals(check: Callable[[Ints], object], rows: Ints) -> dict[int, str]:
+    """Find by bisection which rows make a check raise, and why.
 
     >>> def check(rows):
     ...     if (rows > 6).any():

@@ -1,4 +1,4 @@
-"""A Spark session, or a sentence that says what it lacks."""
+"""Spark sessions, with a clear error if Java is missing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 
 class NoJava(RuntimeError):  # noqa: N818
-    """Spark runs on Java, and there is none."""
+    """Java, which Spark needs, was not found."""
 
 
 def java() -> str:
@@ -31,7 +31,7 @@ def java() -> str:
 def session(
     master: str | None = None, name: str = "streamclust", options: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """The session there is, or a new one, whose Python workers run this very interpreter."""
+    """The active session, or a new one whose Python workers use this interpreter."""
     java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers run whatever `python3` is
     builder = SparkSession.builder.appName(name)

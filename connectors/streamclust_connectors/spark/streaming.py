@@ -15,9 +15,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streamclust.checkpoint import Checkpoints
 from streamclust.streaming import StreamClusterer
 from streamclust_connectors.ports import DataLoss
-from streamclust_connectors.spark.learning import learn_tree
+from streamclust_connectors.spark.learning import SHARD
 from streamclust_connectors.spark.rows import Columns
-from streamclust_connectors.spark.summaries import Summary, summary
+from streamclust_connectors.spark.summaries import MAX_LEAVES, FrameSummary, summary
 
 log = logging.getLogger(__name__)
 
@@ -83,14 +83,14 @@ class StreamingJob:
         """The last micro-batch that was learnt."""
         self.query: str | None = None
         self.skipped = 0
-        """Micro-batches that came again."""
+        """Number of repeated micro-batches that were skipped."""
         state = self.store.latest()
         if state is not None:
             self.clusterer = StreamClusterer.from_state(state, clusterer.on_event)
             place = state.values["positions"]["spark"]
             self.batch, self.query = place["batch"], place["query"]
 
-    def start(self, stream: DataFrame, **trigger: Any) -> StreamingQuery:  # noqa: ANN401
+    def start(self, stream: DataFrame, **trigger: Any) -> StreamingQuery:
         """Begin, or go on where the checkpoint ends; `trigger` as Spark has it: processingTime="10 seconds"."""
         self._check_together()
         writer = stream.writeStream.foreachBatch(self.learn).option(
@@ -106,19 +106,20 @@ class StreamingJob:
             return
         made = self._summary(rows, batch)
         if made.tree.n_events:
-            learn_tree(self.clusterer, made.tree, tuple(self.columns))
-        self.clusterer._intake.n_refused += made.n_refused
+            self.clusterer.learn_tree(made.tree, tuple(self.columns), SHARD, made.sketch)
+        self.clusterer.add_refused(made.n_refused)
         if self.then is not None:
             self.then(rows, batch)
         self.batch, self.query = batch, self._query_id() or self.query
         self.store.save(self.clusterer.to_state({"spark": {"batch": self.batch, "query": self.query}}))
 
-    def _summary(self, rows: DataFrame, batch: int) -> Summary:
+    def _summary(self, rows: DataFrame, batch: int) -> FrameSummary:
         """One tree of a micro-batch; what it refuses goes to a directory of its own, which a repetition replaces."""
         of, place = self.clusterer, self.directory / "refused" / f"batch={batch}"
         return summary(
-            rows, self.columns, family=of.family, max_leaves=of.max_leaves, weight=self.weight, time=self.time,
-            half_life=of.half_life, refused=str(place), seed=of.seed, salt=batch,
+            rows, self.columns, family=of.family, max_leaves=of.max_leaves or MAX_LEAVES, weight=self.weight,
+            time=self.time, half_life=of.half_life, refused=str(place), seed=of.seed, salt=batch,
+            sketch=of.sketch, max_directions=of.max_directions, scale=of.scale,
         )  # fmt: skip
 
     # ---------------------------------------------------------------- two checkpoints
@@ -128,12 +129,12 @@ class StreamingJob:
         return self.directory / "query"
 
     def _query_id(self) -> str | None:
-        """What Spark calls the query, for as long as its checkpoint lives."""
+        """Id of the query in Spark's checkpoint."""
         file = self._query_place / "metadata"
         return str(json.loads(file.read_text())["id"]) if file.exists() else None
 
     def _check_together(self) -> None:
-        """Refuse to skip what was never learnt, or to leave out what Spark will not repeat."""
+        """Refuse checkpoints of Spark and of the clusterer that do not belong together: rows would be lost."""
         found = self._query_id()
         commits = self._query_place / "commits"
         done = max((int(file.name) for file in commits.glob("[0-9]*")), default=-1) if found else -1

@@ -15,18 +15,33 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import col, length, struct
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
-from streamclust._kernels.types import Floats
-from streamclust.checkpoint import State
-from streamclust.checkpoint.files import decode, encode
-from streamclust.engine.shards import shard_seed
-from streamclust.families import family as family_named
-from streamclust.refit.bkm import check_points
-from streamclust.tree import SummaryTree, merge_all
-from streamclust.tree.rows import check_rows
-from streamclust_connectors.spark.rows import PREFIX, Columns, beyond, expressions, number, refusals, table
+from streamclust.parameters import FamilyName, ScaleName
+from streamclust.sketch import Sketch, check_lengths
+from streamclust.summaries import (
+    SummaryTree,
+    checked_rows,
+    empty_tree,
+    merge_all,
+    tree_from_bytes,
+    tree_to_bytes,
+)
+from streamclust_connectors.spark.rows import (
+    PREFIX,
+    Columns,
+    Floats,
+    Ints,
+    beyond,
+    expressions,
+    number,
+    refusals,
+    table,
+)
+from streamclust_connectors.spark.sketching import is_wide, sketch_of
 
-AT_ONCE = 16
-"""So many trees are merged on the driver; more are first merged by reducers, about √p of the p at each."""
+MAX_LEAVES = 512
+"""Number of leaves of a tree, at most, unless told."""
+MAX_TREES_ON_DRIVER = 16
+"""Number of trees merged on the driver; p trees above that are first merged by reducers, about √p at each."""
 REASON = "refused_because"
 
 Refused = str | Callable[[DataFrame], object] | None
@@ -42,33 +57,36 @@ STATE = StructType(
 
 
 class RefusedRows(UserWarning):
-    """Some rows were not summarised, and nobody had asked for them."""
+    """Warning: rows were refused, and `refused` was not given."""
 
 
-class Summary(NamedTuple):
-    """What became of a data frame."""
+class FrameSummary(NamedTuple):
+    """The tree of a data frame, and counts."""
 
     tree: SummaryTree
     n_rows: int
-    """How many rows there were, with those refused."""
+    """Number of rows, including refused ones."""
     n_refused: int
     partitions: int
-    """How many of them held any rows."""
+    """Number of partitions that had rows."""
     bytes: int
-    """The size of their trees: what was shuffled."""
+    """Total size of their trees, which were shuffled."""
+    sketch: Sketch | None = None
+    """Where rows are wide: the map to the coordinates that the tree is in."""
 
 
 def summarize(
     frame: DataFrame,
     columns: Columns,
     *,
-    family: str = "gaussian",
-    max_leaves: int = 512,
+    family: FamilyName = "gaussian",
+    max_leaves: int = MAX_LEAVES,
     weight: str | None = None,
     time: str | None = None,
     half_life: float | None = None,
     refused: Refused = None,
     seed: int = 0,
+    sketch: Sketch | None = None,
 ) -> SummaryTree:
     """One summary tree of a data frame of any size.
 
@@ -92,10 +110,18 @@ def summarize(
         with a warning where this is None.
     seed
         The same seed and partitions give the same tree.
+    sketch
+        Where rows are wide: the map to the coordinates that the tree is to be in, a clusterer's `sketch` for example.
+        `summary` learns one if there is none.
     """
+    if sketch is None and is_wide(len(columns), family, None, "deviation"):
+        raise ValueError(
+            f"{len(columns)} features are taken to few directions: give a `sketch`, or use `summary`, which learns one "
+            "and returns it with the tree"
+        )
     made = summary(
         frame, columns, family=family, max_leaves=max_leaves, weight=weight, time=time, half_life=half_life,
-        refused=refused, seed=seed,
+        refused=refused, seed=seed, sketch=sketch,
     )  # fmt: skip
     if made.n_refused and refused is None:
         warnings.warn(
@@ -111,8 +137,8 @@ def summary(
     frame: DataFrame,
     columns: Columns,
     *,
-    family: str = "gaussian",
-    max_leaves: int = 512,
+    family: FamilyName = "gaussian",
+    max_leaves: int = MAX_LEAVES,
     weight: str | None = None,
     time: str | None = None,
     half_life: float | None = None,
@@ -120,15 +146,26 @@ def summary(
     refused: Refused = None,
     seed: int = 0,
     salt: int = 0,
-) -> Summary:
-    """`summarize`, with what there is to tell of it. `salt` sets the random numbers of one batch of many apart."""
+    sketch: Sketch | None = None,
+    max_directions: int | None = None,
+    scale: ScaleName = "deviation",
+) -> FrameSummary:
+    """`summarize`, with counts. `salt` makes the random numbers of each micro-batch different.
+
+    Rows that a `StreamClusterer` of this `max_directions` and `scale` would take through a sketch are taken through
+    `sketch` or, if it is None, one that is learnt from the first rows of the partitions.
+    """
     if half_life is not None and time is None:
         raise ValueError("half_life needs `time`, the column of the rows' times: they have no other order")
     features = expressions(frame, columns)
     extra = {name: number(frame, name) for name in (weight, time) if name is not None}
-    work = Work(
+    wide = [column.alias(f"{PREFIX}{i}") for i, column in enumerate(features.values())]
+    if sketch is None and is_wide(len(features), family, max_directions, scale):
+        sketch = sketch_of(frame.select(*wide), list(features), max_directions, scale)
+    work = PartitionWork(
         names=tuple(features), family=family, max_leaves=max_leaves, half_life=half_life, leaf_size=leaf_size,
         weighted=weight is not None, timed=time is not None, seed=seed, salt=salt, whole=refused is not None,
+        sketch=sketch,
     )  # fmt: skip
     work.empty_tree(0)  # settings that cannot be are refused here
     kept = [struct(*(col(f"`{name}`") for name in frame.columns)).alias("row")] if work.whole else []
@@ -149,7 +186,7 @@ def summary(
     finally:
         made.unpersist()
     tree = merge_all(trees) if trees else work.empty_tree(0)
-    return Summary(tree, learnt + n_refused, n_refused, len(told), size)
+    return FrameSummary(tree, learnt + n_refused, n_refused, len(told), size, sketch)
 
 
 def parquet_at(path: str) -> Callable[[DataFrame], None]:
@@ -159,22 +196,22 @@ def parquet_at(path: str) -> Callable[[DataFrame], None]:
 
 def merged_states(states: DataFrame, count: int) -> list[SummaryTree]:
     """The trees, in the order of their partitions; where they are many, reducers merge them to about √count first."""
-    if count > AT_ONCE:
+    if count > MAX_TREES_ON_DRIVER:
         reducers = math.ceil(math.sqrt(count))
         states = states.select(*STATE.names).repartition(reducers).mapInArrow(merge_states, STATE)
     found = states.select("part", "state").toArrow().sort_by("part")
-    return [from_bytes(state) for state in found.column("state").to_pylist()]
+    return [tree_from_bytes(state) for state in found.column("state").to_pylist()]
 
 
 # -------------------------------------------------------------------- on executors
 
 
 @dataclass(frozen=True)
-class Work:
-    """What is done with the rows of one partition."""
+class PartitionWork:
+    """The task that summarises one partition."""
 
     names: tuple[str, ...]
-    family: str
+    family: FamilyName
     max_leaves: int
     half_life: float | None
     leaf_size: int
@@ -183,13 +220,15 @@ class Work:
     seed: int
     salt: int
     whole: bool
-    """Whether refused rows are told whole."""
+    """Whether refused rows are returned."""
+    sketch: Sketch | None = None
 
     def empty_tree(self, part: int) -> SummaryTree:
         """The tree of a partition, before its first row."""
-        return SummaryTree(
-            len(self.names), family_named(self.family).scatter, self.max_leaves, half_life=self.half_life,
-            seed=shard_seed(self.seed, ("spark", self.salt, part)), leaf_size=self.leaf_size,
+        width = len(self.names) if self.sketch is None else self.sketch.n_directions
+        return empty_tree(
+            width, self.family, self.max_leaves, self.half_life, self.seed,
+            ("spark", self.salt, part), self.leaf_size,
         )  # fmt: skip
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -199,14 +238,14 @@ class Work:
         row: pa.RecordBatch | None = None
         for batch in batches:
             x, w, t, reasons = self.checked(batch)
-            tree.insert_checked(x, w, t)
+            tree.insert_checked(x if self.sketch is None else self.sketch.project(x), w, t)
             refused += len(reasons)
             if self.whole:
                 row = batch.column("row")
                 if reasons:
                     yield told(row, reasons)
         if tree.n_events or refused:
-            state: list[list[Any]] = [[part], [tree.n_events], [refused], [to_bytes(tree)], [None]]
+            state: list[list[Any]] = [[part], [tree.n_events], [refused], [tree_to_bytes(tree)], [None]]
             yield record(state, None if row is None else pa.nulls(1, row.type))
 
     def checked(self, batch: pa.RecordBatch) -> tuple[Floats, Floats, Floats, dict[int, str]]:
@@ -215,12 +254,12 @@ class Work:
         values = table(batch, batch.schema.names[: d + self.weighted + self.timed])
         x = np.ascontiguousarray(values[:, :d])
 
-        def check(rows: Any) -> tuple[Floats, Floats, Floats]:  # noqa: ANN401
+        def check(rows: Ints | slice) -> tuple[Floats, Floats, Floats]:
             w = values[rows, d] if self.weighted else None
             t = values[rows, -1] if self.timed else None
-            kept = check_rows(d, x[rows], w, t)
-            check_points(self.family, kept[0])
-            return kept
+            if self.sketch is not None and self.sketch.unit:
+                check_lengths(x[rows])
+            return checked_rows(self.family, d, x[rows], w, t)
 
         try:
             return *check(slice(None)), {}
@@ -257,15 +296,5 @@ def merge_states(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A reducer: the trees of several partitions become one."""
     rows = sorted((row for batch in batches for row in batch.to_pylist()), key=lambda row: row["part"])
     if rows:
-        tree = merge_all([from_bytes(row["state"]) for row in rows])
-        yield record([[rows[0]["part"]], [tree.n_events], [0], [to_bytes(tree)]])
-
-
-def to_bytes(tree: SummaryTree) -> bytes:
-    """A tree as a checkpoint writes it: arrays, no pickles."""
-    return encode(State(tree.to_arrays(), {}))
-
-
-def from_bytes(state: bytes) -> SummaryTree:
-    """The tree that `to_bytes` was given."""
-    return SummaryTree.from_arrays(decode(state).arrays)
+        tree = merge_all([tree_from_bytes(row["state"]) for row in rows])
+        yield record([[rows[0]["part"]], [tree.n_events], [0], [tree_to_bytes(tree)]])

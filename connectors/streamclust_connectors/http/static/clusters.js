@@ -1,35 +1,65 @@
-// The table of clusters.
+// The table of clusters. Rows are kept from one moment to the next, so that focus and clicks are not lost.
 
 import { colour, dash } from "./theme.js";
-import { compact, element, percent } from "./format.js";
+import { address, compact, element, percent } from "./format.js";
 
 const BORDERS = { solid: "solid", dash: "dashed", dot: "dotted" };
 const STEADY = 0.0005; // a change of the share that is none
+const rows = new Map();
 
-export function showClusters(body, clusters) {
-  const largest = Math.max(...clusters.map((c) => c.share));
-  body.replaceChildren(...clusters.map((c) => {
-    const dot = element("span", { class: "dot" });
-    dot.style.border = `3px ${BORDERS[dash(c.id)]} ${colour(c.id)}`;
-    if (dash(c.id) === "solid") dot.style.background = colour(c.id);
-    const bar = element("span", { class: "bar" });
-    bar.style.cssText = `width: ${(100 * c.share) / largest}%; background: ${colour(c.id)}`;
-    const mean = Object.entries(c.mean).slice(0, 8).map(([name, value]) => `${name} ${value.toPrecision(4)}`);
-    return element("tr", { title: `mean: ${mean.join(", ")}` },
-      element("td", {}, dot, String(c.id)),
-      element("td", {}, percent(c.share), bar),
-      element("td", {}, compact(c.weight)),
-      element("td", {}, compact(c.age)),
-      trend(c.trend));
-  }));
+/** The sign of a cluster: its colour, and its dashes. */
+export function dot(id) {
+  const made = element("span", { class: "dot", "aria-hidden": "true" });
+  made.style.border = `3px ${BORDERS[dash(id)]} ${colour(id)}`;
+  if (dash(id) === "solid") made.style.background = colour(id);
+  return made;
 }
 
-function trend(change) {
-  const moving = change > 0 ? ["↗", "growing"] : ["↘", "shrinking"];
-  const [arrow, words] = Math.abs(change) < STEADY ? ["→", "steady"] : moving;
-  const sign = change > 0 ? "+" : change < 0 ? "−" : "";
-  return element("td", {},
-    `${words === "steady" ? "" : sign + (100 * Math.abs(change)).toFixed(1)} `,
+export function showClusters(body, clusters, chosen) {
+  const largest = Math.max(...clusters.map((c) => c.share));
+  const wanted = clusters.map((c) => filled(rows.get(c.id) ?? newRow(c.id), c, largest, c.id === chosen));
+  rows.forEach((row, id) => { if (!wanted.includes(row)) rows.delete(id); });
+  if (wanted.length === body.children.length && wanted.every((row, i) => body.children[i] === row)) return;
+  const focused = document.activeElement;
+  const kept = body.contains(focused);
+  body.replaceChildren(...wanted);
+  if (kept) focused.focus({ preventScroll: true });
+}
+
+function newRow(id) {
+  const link = element("a", { href: address(id), "aria-label": `Cluster ${id} in detail` });
+  const row = element("tr", { "data-cluster": id }, element("td", {}, link));
+  row.addEventListener("click", () => { location.hash = address(id); });
+  rows.set(id, row);
+  return row;
+}
+
+function filled(row, c, largest, chosen) {
+  const bar = element("span", { class: "bar" });
+  bar.style.cssText = `width: ${(100 * c.share) / largest}%; background: ${colour(c.id)}`;
+  const first = row.firstElementChild;
+  first.firstElementChild.replaceChildren(dot(c.id), String(c.id));
+  if (chosen) first.firstElementChild.setAttribute("aria-current", "true");
+  else first.firstElementChild.removeAttribute("aria-current");
+  while (row.children.length > 1) row.lastElementChild.remove();
+  row.append(
+    element("td", {}, percent(c.share), bar),
+    element("td", {}, compact(c.weight)),
+    element("td", {}, compact(c.age)),
+    trendCell(c.trend));
+  return row;
+}
+
+/** A change of a share in words, with its arrow and, unless it is steady, percentage points. */
+export function trendOf(change) {
+  if (Math.abs(change) < STEADY) return { words: "steady", arrow: "→", points: "" };
+  const points = `${change > 0 ? "+" : "−"}${(100 * Math.abs(change)).toFixed(1)}`;
+  return change > 0 ? { words: "growing", arrow: "↗", points } : { words: "shrinking", arrow: "↘", points };
+}
+
+function trendCell(change) {
+  const { words, arrow, points } = trendOf(change);
+  return element("td", {}, `${points} `,
     element("span", { "aria-hidden": "true" }, arrow),
     element("span", { class: "quiet" }, words));
 }

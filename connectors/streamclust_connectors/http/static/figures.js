@@ -1,4 +1,4 @@
-// The figures at the top, each with its recent course where there is one.
+// The figures at the top, each with its recent course where there is one. A source without a lag has none to show.
 
 import { bytes, compact, count, duration, element } from "./format.js";
 
@@ -6,13 +6,16 @@ const SHOWN = 120; // samples of a course
 const SPOKEN = 20_000; // milliseconds between two sentences to a screen reader
 const FIGURES = [
   ["Events a second", (s) => compact(s.events_per_second), (h) => h.events_per_second],
-  ["Lag", (s) => compact(s.lag_total), (h) => h.lag],
+  ["Lag", (s) => compact(s.lag_total), (h) => h.lag, null, (s) => s.lag_total != null],
+  ["Refused", (s) => compact(refused(s)), null, (s) => `of ${compact(s.events + refused(s))} events`,
+    (s) => s.lag_total == null],
   ["Memory", (s) => bytes(s.memory_bytes), (h) => h.memory_bytes],
   ["Clusters", (s) => count(s.n_clusters), (h) => h.shares.map((now) => Object.keys(now).length)],
   ["Model version", (s) => count(s.model_version), null, saved],
   ["Uptime", (s) => duration(s.uptime_seconds), null, (s) => `${compact(s.events)} events learnt`],
 ];
 const CURVE = '<svg viewBox="0 0 100 20" preserveAspectRatio="none" aria-hidden="true"><path/></svg>';
+const refused = (s) => s.refused + s.dead_letters;
 let spoken = 0;
 
 function saved({ last_checkpoint_age_seconds: age }) {
@@ -28,7 +31,8 @@ export function showFigures(list, voice, status, history) {
       list.append(card);
     }
   }
-  FIGURES.forEach(([, value, course, more], i) => {
+  FIGURES.forEach(([, value, course, more, wanted], i) => {
+    list.children[i].hidden = wanted !== undefined && !wanted(status);
     list.children[i].querySelector("dd").textContent = value(status);
     if (course) list.children[i].querySelector("path").setAttribute("d", path(course(history).slice(-SHOWN)));
     else list.children[i].querySelector(".more").textContent = more(status);

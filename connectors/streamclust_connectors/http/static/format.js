@@ -3,8 +3,18 @@
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 
+const precise = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
+
 export const count = (n) => (n == null ? "–" : whole.format(n));
 export const compact = (n) => (n == null ? "–" : Math.abs(n) < 10_000 ? whole.format(n) : short.format(n));
+export const number = (n) => (n == null ? "–" : precise.format(n).replace("-", "−"));
+/** A mean with its standard deviation, to two digits of that. */
+export function spread(mean, std) {
+  if (!(std > 0)) return number(mean);
+  const digits = Math.min(12, Math.max(0, 1 - Math.floor(Math.log10(std))));
+  const fixed = new Intl.NumberFormat("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  return `${fixed.format(mean).replace("-", "−")} ± ${fixed.format(std)}`;
+}
 export const percent = (share) => `${(100 * share).toFixed(1)}%`;
 export const bytes = (n) => (n == null ? "–" : n < 1e9 ? `${(n / 1e6).toFixed(0)} MB` : `${(n / 1e9).toFixed(2)} GB`);
 
@@ -15,6 +25,9 @@ export function duration(seconds) {
   if (s < 86_400) return `${Math.floor(s / 3600)} h ${Math.floor(s / 60) % 60} min`;
   return `${Math.floor(s / 86_400)} d ${Math.floor(s / 3600) % 24} h`;
 }
+
+/** Where the page shows a cluster in detail. */
+export const address = (id) => `#cluster=${id}`;
 
 /** Unix seconds as the local time that Plotly, which knows no time zones, shall write. */
 export function local(seconds) {

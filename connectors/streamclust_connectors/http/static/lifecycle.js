@@ -1,12 +1,17 @@
 // The river: shares of the clusters over time, stacked, and what happened to them.
 
 import { clock, colour, draw, legend, pattern } from "./theme.js";
-import { compact, element, local } from "./format.js";
+import { address, compact, element, local } from "./format.js";
 
 const LISTED = 100;
 const NARROW = 0.03; // a share too small to write an id beside
 const SYMBOLS = { born: "circle", split: "triangle-up", merged: "triangle-down", died: "x" };
 const SIGNS = { born: "●", split: "▲", merged: "▼", died: "✕" };
+
+let river = null;
+
+/** What the river shows: moments, shares at each, and the bands from the bottom up; null before it was drawn. */
+export const drawnRiver = () => river;
 
 /** Ids from the bottom of the river to its top: what splits off flows beside what it came from. */
 export function bandOrder(ids, changes) {
@@ -27,6 +32,7 @@ export function showLifecycle(chart, all, changes) {
   const times = history.at.map(local);
   const ids = new Set(history.shares.flatMap((now) => Object.keys(now).map(Number)));
   const order = bandOrder(ids, changes);
+  river = { ...history, order };
   const bands = order.map((id) => ({
     type: "scatter", mode: "lines", stackgroup: "shares", name: `cluster ${id}`, x: times, showlegend: false,
     y: history.shares.map((now) => now[id] ?? 0), line: { width: 0.5, color: colour(id) },
@@ -84,8 +90,17 @@ export function sentence({ kind, parents, children }) {
 }
 
 export function listChanges(list, changes) {
+  const shown = JSON.stringify(changes.slice(-LISTED));
+  if (list.dataset.shown === shown) return; // links keep their focus
+  list.dataset.shown = shown;
   list.replaceChildren(...changes.slice(-LISTED).reverse().map((change) => element("li", {},
     element("span", { class: "muted" }, `at ${compact(change.at)}`),
     element("span", { "aria-hidden": "true" }, `${SIGNS[change.kind] ?? "·"} `),
-    sentence(change))));
+    ...linkedSentence(change))));
+}
+
+/** The sentence with a link to each cluster. */
+function linkedSentence({ kind, parents, children }) {
+  const links = (side) => side.flatMap(([id], i) => [i ? ", " : "", element("a", { href: address(id) }, String(id))]);
+  return [`${kind} `, ...links(parents), parents.length && children.length ? " → " : "", ...links(children)];
 }

@@ -2,16 +2,21 @@
 
 import { ask, keepToken, Refused, Unauthorised } from "./api.js";
 import { showClusters } from "./clusters.js";
+import { linked, linkNeighbours, openDetail, showDetail, showMissing } from "./detail.js";
 import { showFigures } from "./figures.js";
+import { showGroup } from "./group.js";
 import { MOST, prepare, showHierarchy } from "./hierarchy.js";
-import { listChanges, showLifecycle } from "./lifecycle.js";
+import { address } from "./format.js";
+import { drawnRiver, listChanges, showLifecycle } from "./lifecycle.js";
 import { showNovelty } from "./novelty.js";
+import { onPick, pickFromRiver, pickFromView } from "./picking.js";
+import { compared, offerSnapshots } from "./snapshots.js";
 import { themeButton } from "./theme.js";
 import { offerAxes, pairAxes, showView, viewQuery } from "./view.js";
 
 const SECOND = 1000;
-const LONGEST = 10 * SECOND; // between two attempts to reach a service that is away
-const KEPT = 600; // samples of the history
+const MAX_WAIT_MS = 10 * SECOND; // between two attempts to reach a service that is away
+const MAX_SAMPLES = 600; // samples of the history
 const CHANGES = 500;
 const SNAPSHOTS = 5; // seconds between two looks for a snapshot that someone else took
 
@@ -20,7 +25,9 @@ const axes = [by("view-x"), by("view-y")];
 const COLUMNS = ["at", "events", "events_per_second", "lag", "memory_bytes", "novelty", "novelty_high", "shares"];
 const empty = () => Object.fromEntries(COLUMNS.map((name) => [name, []]));
 
-let state = { status: null, clusters: [], view: null, history: empty(), changes: [], seen: 0, snapshot: null };
+let state = { status: null, clusters: [], view: null, history: empty(), changes: [], seen: 0, snapshot: null,
+  detail: null, missing: null, kept: [], against: null };
+let older = false; // whether a snapshot other than the latest was chosen
 let tree = null;
 let timer = 0;
 let failures = 0;
@@ -36,22 +43,36 @@ async function refresh() {
   if (before && status.uptime_seconds < before.uptime_seconds) startAnew();
   offerAxes(axes, status.features);
   if (status.events > 0) {
-    const [found, view] = await Promise.all([ask("clusters"), ask(viewQuery(axes)), catchUp()]);
+    const [found, view] = await Promise.all([ask("clusters"), ask(viewQuery(axes)), catchUp(), askDetail()]);
     Object.assign(state, { clusters: found.clusters, view });
     if (turns++ % SNAPSHOTS === 0) await latestSnapshot();
   }
   Object.assign(state, { status, history: joined(state.history, more) });
 }
 
+/** The cluster that the address names; one that never was is asked for once. */
+async function askDetail() {
+  const id = linked();
+  if (id === null || state.missing?.id === id) return;
+  try {
+    Object.assign(state, { detail: await ask(`clusters/${id}`), missing: null });
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    state.missing = { id, reason: error.message };
+  }
+}
+
 /** The service was restarted: its history and its changes begin anew. */
 function startAnew() {
-  Object.assign(state, { history: empty(), changes: [], seen: 0, snapshot: null });
+  Object.assign(state, { history: empty(), changes: [], seen: 0, snapshot: null, missing: null, kept: [],
+    against: null });
+  older = false;
 }
 
 /** The history and what came since; of more than can be drawn, every other sample of the older half goes. */
 function joined(history, more) {
   const length = history.at.length + more.at.length;
-  const stays = (_, i) => length <= KEPT || i >= KEPT / 2 || i % 2 === 0;
+  const stays = (_, i) => length <= MAX_SAMPLES || i >= MAX_SAMPLES / 2 || i % 2 === 0;
   return Object.fromEntries(COLUMNS.map((name) => [name, [...history[name], ...more[name]].filter(stays)]));
 }
 
@@ -65,9 +86,32 @@ async function catchUp() {
 }
 
 async function latestSnapshot() {
-  const all = await ask("snapshots");
+  const all = state.kept = await ask("snapshots");
   const latest = Math.max(-1, ...all.map((snapshot) => snapshot.version));
-  if (latest >= 0 && latest !== state.snapshot?.version) await openSnapshot(latest);
+  if (latest >= 0 && !older && latest !== state.snapshot?.version) await openSnapshot(latest);
+  offerAll();
+}
+
+function offerAll() {
+  by("chooser").hidden = state.kept.length < 2;
+  offerSnapshots(by("snapshots"), state.kept, state.snapshot?.version);
+  const others = state.kept.filter((each) => each.version !== state.snapshot?.version);
+  offerSnapshots(by("against"), others, state.against?.version, "nothing");
+}
+
+/** What was chosen among the kept snapshots. */
+async function chooseSnapshot() {
+  const version = Number(by("snapshots").value);
+  const against = by("against").value;
+  older = version !== Math.max(...state.kept.map((each) => each.version));
+  try {
+    state.against = against && Number(against) !== version ? await ask(`snapshots/${against}`) : null;
+    await openSnapshot(version);
+    offerAll();
+    showSnapshot();
+  } catch {
+    tick(); // which tells what is wrong
+  }
 }
 
 async function openSnapshot(version) {
@@ -89,12 +133,43 @@ function show() {
   by("about").textContent = `${status.source}, ${status.family} clusters of ${features}`;
   by("version").textContent = `streamclust ${status.version}`;
   showFigures(by("figures"), by("spoken"), status, history);
-  if (status.events === 0) return;
-  showClusters(by("clusters").querySelector("tbody"), state.clusters);
+  showGroup(by("group"), by("members"), by("group-note"), status.group);
+  if (status.events === 0) {
+    if (linked() !== null) showMissing("no events yet");
+    return;
+  }
+  showClusters(by("clusters").querySelector("tbody"), state.clusters, linked());
   showView(by("view"), by("view-note"), state.view);
   showLifecycle(by("lifecycle"), history, state.changes);
   listChanges(by("changes"), state.changes);
-  showNovelty(by("novelty"), history);
+  showNovelty(by("novelty"), by("novelty-none"), history);
+  showChosen();
+}
+
+function showChosen() {
+  const id = linked();
+  if (id === null) return;
+  linkNeighbours(id, state.clusters);
+  if (state.missing?.id === id) showMissing(state.missing.reason);
+  else if (state.detail?.id === id) showDetail(state.detail);
+}
+
+/** What the address says has changed. */
+async function choose() {
+  openDetail(linked());
+  if (!state.status?.events) return;
+  try {
+    await askDetail();
+    show();
+  } catch {
+    tick(); // which tells what is wrong
+  }
+}
+
+function closeDetail() {
+  if (linked() === null) return;
+  history.pushState(null, "", location.pathname + location.search);
+  choose();
 }
 
 function showSnapshot() {
@@ -104,6 +179,7 @@ function showSnapshot() {
   const k = Number(by("cut").value);
   by("cut-told").textContent = `${k} cluster${k === 1 ? "" : "s"}`;
   showHierarchy(by("hierarchy"), by("hierarchy-note"), state.snapshot, tree, k);
+  by("compared").textContent = state.against ? compared(state.against, state.snapshot) : "";
 }
 
 // ------------------------------------------------------------------ the loop
@@ -125,7 +201,7 @@ async function tick() {
       askForToken(error.message === "wrong");
       return;
     }
-    wait = Math.min(LONGEST, SECOND * 2 ** failures++);
+    wait = Math.min(MAX_WAIT_MS, SECOND * 2 ** failures++);
     by("banner-text").textContent = `${error instanceof Refused ? error.message : "Connection lost"}. Trying again.`;
     by("banner").hidden = false;
   } finally {
@@ -144,7 +220,10 @@ async function takeSnapshot() {
   button.disabled = true;
   try {
     const taken = await ask("snapshots", { method: "POST" });
+    older = false;
     await openSnapshot(taken.version);
+    state.kept = await ask("snapshots");
+    offerAll();
     showSnapshot();
   } catch (error) {
     if (error instanceof Unauthorised) askForToken(true);
@@ -157,6 +236,7 @@ async function takeSnapshot() {
 axes.forEach((select, i) => select.addEventListener("change", () => { pairAxes(axes, i); tick(); }));
 by("cut").addEventListener("input", showSnapshot);
 by("take").addEventListener("click", takeSnapshot);
+for (const id of ["snapshots", "against"]) by(id).addEventListener("change", chooseSnapshot);
 by("retry").addEventListener("click", tick);
 by("ask-form").addEventListener("submit", (event) => {
   event.preventDefault();
@@ -166,5 +246,16 @@ by("ask-form").addEventListener("submit", (event) => {
 });
 by("ask").addEventListener("cancel", (event) => event.preventDefault());
 document.addEventListener("visibilitychange", tick);
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && !by("ask").open) closeDetail();
+});
+by("detail-close").addEventListener("click", closeDetail);
+by("detail-all").addEventListener("change", showChosen);
+const pick = (id) => { location.hash = address(id); };
+onPick(by("view"), pickFromView(() => state.view), pick);
+onPick(by("lifecycle"), pickFromRiver(drawnRiver), pick);
+window.addEventListener("hashchange", choose);
+window.addEventListener("popstate", () => openDetail(linked()));
 themeButton(by("theme"), () => { show(); showSnapshot(); });
+openDetail(linked());
 tick();

@@ -1,19 +1,46 @@
-// How novel events are, over time.
+// How novel events are, over time; where none came, there is a gap.
 
 import { clock, colour, draw, legend } from "./theme.js";
-import { local } from "./format.js";
+import { duration, local } from "./format.js";
 
-export function showNovelty(chart, history) {
-  const x = history.at.map(local);
-  const line = (name, y, more) => ({
-    type: "scatter", mode: "lines", name, x, y, hovertemplate: `${name} %{y:.2f}<extra></extra>`, ...more,
+const QUIET = 3; // seconds without events that are worth a word
+
+/** Stretches of samples, from the first to before the last, in which events came. */
+export function stretches(values) {
+  const found = [];
+  values.forEach((value, i) => {
+    if (value == null) return;
+    if (i && values[i - 1] != null) found.at(-1)[1] = i + 1;
+    else found.push([i, i + 1]);
   });
+  return found;
+}
+
+export function showNovelty(chart, note, { at, novelty, novelty_high: high }) {
+  const parts = stretches(novelty);
+  const times = at.map(local);
+  const alone = new Set(parts.filter(([from, to]) => to - from === 1).map(([from]) => from));
+  const size = novelty.map((_, i) => (alone.has(i) ? 5 : 0)); // a line through one sample would not be seen
+  const line = (name, y, color, style) => ({
+    type: "scatter", mode: "lines+markers", name, x: times, y, hovertemplate: `${name} %{y:.2f}<extra></extra>`,
+    line: { color, ...style }, marker: { color, size, line: { width: 0 } },
+  });
+  const around = (start, turned) => parts.flatMap(([from, to]) => [
+    ...start.slice(from, to), ...turned.slice(from, to).reverse(), null]);
+  const between = {
+    type: "scatter", mode: "none", fill: "toself", fillcolor: `${colour(4)}22`, hoverinfo: "skip", showlegend: false,
+    x: around(times, times), y: around(novelty, high),
+  };
   draw(chart, [
-    line("mean", history.novelty, { line: { color: colour(0), width: 2 } }),
-    line("95%", history.novelty_high, {
-      line: { color: colour(4), width: 1.5, dash: "dot" }, fill: "tonexty", fillcolor: `${colour(4)}22`,
-    }),
-  ], { showlegend: true, legend, margin: { l: 48, r: 8, t: 40, b: 28 }, xaxis: clock(chart) });
-  const last = history.novelty.findLast((v) => v != null);
-  chart.setAttribute("aria-label", `Novelty over time; now ${last == null ? "unknown" : last.toFixed(2)} on average`);
+    between, line("mean", novelty, colour(0), { width: 2 }), line("95%", high, colour(4), { width: 1.5, dash: "dot" }),
+  ], {
+    showlegend: true, legend, margin: { l: 48, r: 8, t: 30, b: 28 },
+    xaxis: { ...clock(chart), range: [times[0], times.at(-1)] },
+  });
+  const last = parts.at(-1)?.[1] ?? 0;
+  const silence = last ? at.at(-1) - at[last - 1] : Infinity;
+  note.hidden = silence < QUIET;
+  note.textContent = last ? `No events for ${duration(silence)}.` : "No events came since the service started.";
+  const now = silence < QUIET ? `now ${novelty[last - 1].toFixed(2)} on average` : note.textContent;
+  chart.setAttribute("aria-label", `Novelty over time; ${now}`);
 }

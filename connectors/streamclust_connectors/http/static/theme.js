@@ -38,13 +38,19 @@ export const clock = (chart) => (
 );
 export const legend = { orientation: "h", traceorder: "normal", yanchor: "bottom", y: 1.02, x: 0 };
 
-/** Draw or redraw a chart in the page's own colours. */
+const room = new ResizeObserver((changes) => {
+  for (const { target } of changes) if (target.data && target.checkVisibility()) Plotly.Plots.resize(target);
+});
+
+/** Draw or redraw a chart in the page's own colours; it fills its element, whenever that changes. */
 export function draw(chart, traces, layout) {
+  if (!chart.data) room.observe(chart);
   const { color, fontFamily: family } = getComputedStyle(document.body);
   const grid = isDark() ? "#2c333f" : "#e4e8ee";
   const axis = { gridcolor: grid, zeroline: false, linecolor: grid, automargin: true, fixedrange: true };
   const { xaxis, yaxis, ...rest } = layout;
   return Plotly.react(chart, traces, {
+    autosize: true,
     paper_bgcolor: "transparent",
     plot_bgcolor: "transparent",
     font: { color, family, size: 13 },
@@ -55,5 +61,5 @@ export function draw(chart, traces, layout) {
     xaxis: { ...axis, ...xaxis },
     yaxis: { ...axis, ...yaxis },
     ...rest,
-  }, { displayModeBar: false, responsive: true });
+  }, { displayModeBar: false });
 }

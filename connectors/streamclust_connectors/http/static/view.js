@@ -1,10 +1,10 @@
-// Leaves as dots, clusters as ellipses, over two axes.
+// Leaves as dots, the components of clusters as ellipses, over two axes.
 
 import { colour, dash, draw } from "./theme.js";
 import { element, literal, percent } from "./format.js";
 
 const PRINCIPAL = "";
-const LARGEST = 34; // pixels across of the heaviest dot
+const MAX_DOT_PIXELS = 34; // pixels across of the heaviest dot
 let ranges = {};
 
 /** Fill the two selectors; a stream of two features is shown as it is, one of more by its principal axes. */
@@ -41,17 +41,19 @@ export function showView(chart, note, view) {
   const dots = {
     type: "scatter", mode: "markers", x: leaves.x, y: leaves.y, hoverinfo: "skip",
     marker: {
-      size: leaves.weight, sizemode: "area", sizeref: (2 * heaviest) / LARGEST ** 2, sizemin: 1.5,
+      size: leaves.weight, sizemode: "area", sizeref: (2 * heaviest) / MAX_DOT_PIXELS ** 2, sizemin: 1.5,
       color: leaves.cluster.map(colour), opacity: 0.45, line: { width: 0 },
     },
   };
-  const ellipses = clusters.filter((c) => c.ellipse).map((c) => ({
-    type: "scatter", mode: "lines", ...c.ellipse, hoverinfo: "skip",
-    line: { color: colour(c.id), width: 2.5, dash: dash(c.id) },
+  const lines = (c, curves, line) => curves.map((curve) => ({
+    type: "scatter", mode: "lines", ...curve, hoverinfo: "skip", line: { color: colour(c.id), ...line },
   }));
+  const ellipses = clusters.flatMap((c) => (c.outline.length
+    ? [...lines(c, c.ellipses, { width: 0.75 }), ...lines(c, c.outline, { width: 2.5, dash: dash(c.id) })]
+    : lines(c, c.ellipses, { width: 2.5, dash: dash(c.id) })));
   const names = {
     type: "scatter", mode: "text",
-    x: clusters.map((c) => c.x), y: clusters.map((c) => Math.max(c.y, ...(c.ellipse?.y ?? []))),
+    x: clusters.map((c) => c.x), y: clusters.map((c) => Math.max(c.y, ...(c.ellipses[0]?.y ?? []))),
     text: clusters.map((c) => `<b>${c.id}</b>`), textposition: "top center", textfont: { size: 15 }, hoverinfo: "skip",
   };
   const centres = {
@@ -59,7 +61,7 @@ export function showView(chart, note, view) {
     hovertext: clusters.map((c) => `cluster ${c.id}: ${percent(c.share)}`), hoverinfo: "text",
     marker: { symbol: "cross", size: 8, color: clusters.map((c) => colour(c.id)) },
   };
-  const all = (axis) => [...leaves[axis], ...clusters.flatMap((c) => c.ellipse?.[axis] ?? [c[axis]])];
+  const all = (axis) => [...leaves[axis], ...clusters.flatMap((c) => [c[axis], ...c.ellipses.flatMap((curve) => curve[axis])])];
   const axis = (name, label) => (
     { title: { text: literal(label) }, range: steady(`${name} ${label}`, all(name)), fixedrange: false }
   );
@@ -70,7 +72,7 @@ export function showView(chart, note, view) {
     yaxis: { ...axis("y", view.labels[1]), showticklabels: view.labels[1] !== "" },
   });
   chart.setAttribute("aria-label", `${clusters.length} clusters over ${view.labels.filter(Boolean).join(" and ")}`);
-  const mark = ellipses.length ? "an ellipse reaches two standard deviations" : "a cross is the mean of a cluster";
+  const mark = ellipses.length ? "an ellipse reaches two standard deviations, and those within one outline are one cluster" : "a cross is the mean of a cluster";
   note.textContent = `Each dot is a leaf of the summary, its area its weight; ${mark}.` +
     (view.explained ? ` The two axes carry ${percent(view.explained[0] + view.explained[1])} of the variance.` : "");
 }

@@ -1,0 +1,145 @@
+// One cluster in detail: what sets it apart, its share over time, its lifecycle, recent events.
+
+import { colour, dash, draw } from "./theme.js";
+import { dot, trendOf } from "./clusters.js";
+import { address, compact, element, number, percent, spread } from "./format.js";
+import { listChanges, sentence } from "./lifecycle.js";
+
+const FEW = 8; // features shown before all are asked for
+const COLUMNS = 3; // features of recent events
+const by = (id) => document.getElementById(id);
+const LINK = /^#cluster=(\d{1,15})$/;
+
+/** The cluster that the address names, or null. */
+export const linked = () => (LINK.test(location.hash) ? Number(LINK.exec(location.hash)[1]) : null);
+
+let opener = null; // what had the focus before
+
+/** Show or hide the panel as the address says. */
+export function openDetail(id) {
+  const panel = by("detail");
+  if (id === null) {
+    const within = panel.contains(document.activeElement);
+    panel.hidden = true;
+    if (within) (opener?.isConnected ? opener : by("clusters")).focus();
+    opener = null;
+    return;
+  }
+  if (panel.hidden) opener = document.activeElement;
+  const [before, fresh] = [panel.dataset.cluster, panel.hidden];
+  panel.hidden = false;
+  if (before !== String(id) || fresh) {
+    panel.dataset.cluster = id;
+    by("detail-title").replaceChildren(dot(id), `Cluster ${id}`);
+    by("detail-told").textContent = "Asking…";
+    by("detail-body").hidden = true;
+    by("detail-all").checked = false;
+    panel.scrollTop = 0;
+  }
+  by("detail-title").focus({ preventScroll: true });
+}
+
+/** The neighbours of a cluster in the table, around its ends. */
+export function linkNeighbours(id, clusters) {
+  const ids = clusters.map((c) => c.id);
+  const at = ids.indexOf(id);
+  by("detail-before").href = address(ids.at(at > 0 ? at - 1 : -1) ?? id);
+  by("detail-after").href = address(ids[(at + 1) % ids.length] ?? id);
+}
+
+export function showMissing(reason) {
+  by("detail-told").textContent = `${reason[0].toUpperCase()}${reason.slice(1)}.`;
+  by("detail-body").hidden = true;
+}
+
+export function showDetail(found) {
+  const { id, alive, lifecycle } = found;
+  by("detail-title").replaceChildren(dot(id), `Cluster ${id}`);
+  by("detail-told").textContent = alive ? told(found) : `No longer there: ${sentence(lifecycle.at(-1))} ` +
+    `at event ${compact(lifecycle.at(-1).at)}.`;
+  by("detail-body").hidden = false;
+  for (const part of ["detail-now", "detail-now-too"]) by(part).hidden = !alive;
+  if (alive) {
+    showFeatures(found);
+    showRecent(found);
+  }
+  showShare(by("detail-share"), found);
+  listChanges(by("detail-changes"), lifecycle);
+}
+
+function told({ share, trend, weight, born, age }) {
+  const { words, points } = trendOf(trend);
+  return `${percent(share)} of the stream, ${words}${points ? ` (${points} points within a minute)` : ""}. ` +
+    `Size ${compact(weight)}, born at event ${compact(born)}, ${compact(age)} events ago.`;
+}
+
+// ------------------------------------------------------------------ features
+
+function showFeatures({ id, features }) {
+  const shown = by("detail-all").checked ? features : features.slice(0, FEW);
+  by("detail-more").hidden = features.length <= FEW;
+  by("detail-count").textContent = `all ${features.length} features`;
+  by("detail-features").replaceChildren(...shown.map((feature) => element("tr", {},
+    element("th", { scope: "row" }, element("span", { class: "name" }, feature.name),
+      element("span", { class: "muted" }, words(feature))),
+    element("td", {}, bands(id, feature)),
+    element("td", {}, spread(feature.mean, feature.std),
+      element("span", { class: "muted" }, `all ${spread(feature.overall_mean, feature.overall_std)}`)))));
+}
+
+/** In words how a feature sets the cluster apart. */
+function words({ shift, std, overall_std: overall, distance }) {
+  if (distance < 0.01) return "like all";
+  const size = Math.abs(shift).toFixed(1);
+  if (Math.abs(shift) >= 0.3) return `${shift > 0 ? "higher" : "lower"}, ${size} sd`;
+  if (std == null) return "apart";
+  return std < overall ? "narrower" : "wider";
+}
+
+/** The cluster's mean and two standard deviations about it, over those of all events. */
+function bands(id, { mean, std, overall_mean: middle, overall_std: overall }) {
+  const reach = (m, s) => [m - 2 * (s ?? 0), m + 2 * (s ?? 0)];
+  const [[a, b], [c, d]] = [reach(mean, std), reach(middle, overall)];
+  const [low, high] = [Math.min(a, c), Math.max(b, d)];
+  const place = (v) => (high > low ? (100 * (v - low)) / (high - low) : 50);
+  const bar = (kind, from, to) => {
+    const made = element("span", { class: kind });
+    made.style.cssText = `left: ${place(from)}%; width: ${Math.max(place(to) - place(from), 0)}%`;
+    return made;
+  };
+  const own = bar("own", a, b);
+  own.style.backgroundColor = colour(id);
+  return element("span", { class: "bands", "aria-hidden": "true" },
+    bar("all", c, d), bar("middle", middle, middle), own, bar("mean", mean, mean));
+}
+
+// ------------------------------------------------------------------ the rest
+
+function showShare(chart, { id, history }) {
+  const few = history.events.length < 2;
+  draw(chart, [{
+    type: "scatter", mode: few ? "markers" : "lines", x: history.events, y: history.share, fill: few ? "none" : "tozeroy",
+    line: { color: colour(id), width: 2, dash: dash(id) }, marker: { color: colour(id), size: 8 },
+    fillcolor: `${colour(id)}33`, hovertemplate: "%{y:.1%} at event %{x:,}<extra></extra>",
+  }], {
+    margin: { l: 44, r: 12, t: 6, b: 36 },
+    xaxis: { title: { text: "events" }, nticks: 4, tickformat: "~s" },
+    yaxis: { rangemode: "tozero", tickformat: ".0%", nticks: 4 },
+  });
+  const last = history.share.at(-1);
+  chart.setAttribute("aria-label", last == null ? `No share of cluster ${id} is kept`
+    : `Share of cluster ${id} over time: at most ${percent(Math.max(...history.share))}, last ${percent(last)}`);
+}
+
+function showRecent({ features, recent }) {
+  const names = features.slice(0, COLUMNS).map((feature) => feature.name);
+  const more = features.length - names.length;
+  by("detail-no-recent").hidden = recent.length > 0;
+  by("detail-recent").hidden = recent.length === 0;
+  const head = element("tr", {}, ...[...names, "novelty"].map((name) => element("th", { scope: "col" }, name)));
+  const rows = recent.map(({ values, novelty }) => element("tr",
+    { title: Object.entries(values).map(([name, value]) => `${name} ${number(value)}`).join(", ") },
+    ...names.map((name) => element("td", {}, number(values[name]))), element("td", {}, novelty == null ? "–" : novelty.toFixed(2))));
+  by("detail-recent").replaceChildren(element("thead", {}, head), element("tbody", {}, ...rows));
+  by("detail-recent-note").textContent = more > 0 ? `The ${COLUMNS} most telling of ${features.length} features.` : "";
+}

@@ -1,0 +1,108 @@
+"""A state as Kafka records: compressed, in parts below the message limit, each part with its generation.
+
+    key        <group>/<name>/<number of the part>
+    headers    format, generation, number of parts
+
+All parts of a generation are sent in one transaction, so readers see all of them or none. A compacted topic keeps the
+latest record of each key: the parts of the latest generation, and perhaps some of an older one that had more parts,
+which are told apart by their generation.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+import zlib
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from streamclust import __version__
+from streamclust.checkpoint import CheckpointError, State, decode, encode
+from streamclust_connectors.ports import Output, Record
+
+FORMAT = 1
+"""Version of this layout; a reader refuses later ones."""
+COMPRESSION_LEVEL = 1
+OVERHEAD_BYTES = 500
+"""Room for key and headers in a message."""
+
+log = logging.getLogger(__name__)
+
+
+class Whole(NamedTuple):
+    """Everything that was written under a name; without a body it was deleted."""
+
+    name: str
+    generation: str
+    body: bytes | None
+
+    def state(self) -> State:
+        """The state; CheckpointError if it cannot be read."""
+        try:
+            return decode(zlib.decompress(self.body or b""))
+        except Exception as error:  # damaged in whatever way
+            raise CheckpointError(f"what was written as {self.name} cannot be read: {error}") from error
+
+
+def packed(state: State) -> bytes:
+    """A state, compressed."""
+    return zlib.compress(encode(state), COMPRESSION_LEVEL)
+
+
+def parts(group: str, name: str, body: bytes, largest: int) -> list[Output]:
+    """Messages of at most `largest` bytes that together hold a body."""
+    room = max(1, largest - OVERHEAD_BYTES - len(group) - len(name))
+    cuts = [body[start : start + room] for start in range(0, len(body), room)] or [b""]
+    headers = [
+        ("streamclust.format", b"%d" % FORMAT),
+        ("streamclust.generation", uuid.uuid4().hex[:16].encode()),
+        ("streamclust.parts", b"%d" % len(cuts)),
+        ("streamclust.version", __version__.encode()),
+    ]
+    return [Output(cut, f"{group}/{name}/{i}".encode(), headers) for i, cut in enumerate(cuts)]
+
+
+@dataclass
+class Assembler:
+    """Puts the parts of one group's states together, as they are read in the order of the log."""
+
+    group: str
+    where: str
+    """Name of the topic, for errors."""
+    lenient: bool = False
+    """Whether a state of another format is left out, and logged; else it is an error."""
+    _open: dict[str, tuple[str, dict[int, bytes]]] = field(default_factory=dict)
+
+    def add(self, record: Record) -> Whole | None:
+        """What this record completes, if it does."""
+        key = (record.key or b"").decode("utf-8", "replace")
+        path, _, number = key.rpartition("/")
+        name = path.removeprefix(f"{self.group}/")
+        if name == path or not number.isdecimal():
+            return None  # of another group
+        if record.value is None:
+            self._open.pop(name, None)
+            return Whole(name, "", None) if number == "0" else None
+        told = dict(record.headers)
+        written = told.get("streamclust.format", b"").decode("utf-8", "replace")
+        if written != str(FORMAT):
+            by = told.get("streamclust.version", b"?").decode("utf-8", "replace")
+            error = CheckpointError(
+                f"{self.where} holds a state ({key}) of format {written or 'none'}, written by streamclust {by}; this "
+                f"one ({__version__}) reads format {FORMAT}: run the version that wrote it. Nothing was changed"
+            )
+            if not self.lenient:
+                raise error
+            log.error("left out: %s", error)
+            return None
+        generation = told["streamclust.generation"].decode()
+        open_generation, found = self._open.get(name, ("", {}))
+        if open_generation != generation:
+            found = {}
+            self._open[name] = generation, found
+        found[int(number)] = record.value
+        n = int(told["streamclust.parts"])
+        if len(found) < n or set(found) != set(range(n)):
+            return None
+        del self._open[name]
+        return Whole(name, generation, b"".join(found[i] for i in range(n)))

@@ -1,0 +1,62 @@
+"""The section [engine]: the clusterer's parameters, as `streamclust.parameters` declares them."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from streamclust.parameters import (
+    PARAMETERS,
+    DriftChoice,
+    FamilyName,
+    Missing,
+    MixtureName,
+    RefitName,
+    ScaleName,
+    ShapeName,
+    check_together,
+)
+from streamclust_connectors.settings.base import Names, Section
+
+FieldDefault = Any
+"""What pydantic's Field returns in place of a default: any type, so that any field takes it."""
+
+
+def _declared(name: str) -> FieldDefault:
+    """A setting of the engine: default, limits and description as `streamclust.parameters` has them."""
+    parameter = PARAMETERS[name]
+    limits: dict[str, Any] = {}
+    if parameter.type in (int, int | None):
+        limits = {"ge": parameter.least, "lt": 2**63}
+    elif parameter.type in (float, float | None):
+        limits = {"gt": 0, "allow_inf_nan": False}
+    return Field(default=parameter.default, description=parameter.help, **limits)
+
+
+class EngineSection(Section):
+    """The clusterer, as `streamclust.StreamClusterer` has it."""
+
+    family: FamilyName = _declared("family")
+    refit: RefitName = _declared("refit")
+    mixture: MixtureName = _declared("mixture")
+    max_leaves: int | None = _declared("max_leaves")
+    refit_every: int = _declared("refit_every")
+    warmup: int | None = _declared("warmup")
+    half_life: float | None = _declared("half_life")
+    drift: DriftChoice = _declared("drift")
+    birth_penalty: float | None = _declared("birth_penalty")
+    shape: ShapeName | None = _declared("shape")
+    missing: Missing | None = _declared("missing")
+    background: bool = _declared("background")
+    feature_order: Names = _declared("feature_order")
+    seed: int = _declared("seed")
+    max_time_step: float | None = _declared("max_time_step")
+    max_features: int | None = _declared("max_features")
+    max_directions: int | None = _declared("max_directions")
+    scale: ScaleName = _declared("scale")
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Self:
+        check_together(self.model_dump())
+        return self
