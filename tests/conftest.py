@@ -15,12 +15,20 @@ if INTERPRETED:  # compiled kernels overflow to infinity without a word; interpr
 quiet = {
     "deadline": None,
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
-    "derandomize": bool(os.environ.get("CI")),  # CI tries the same examples every time; people try new ones
 }
 settings.register_profile("default", max_examples=60, **quiet)
+settings.register_profile(
+    "steady", max_examples=25, derandomize=True, **quiet
+)  # the same examples every time
 settings.register_profile("small", max_examples=6, **quiet)
 settings.register_profile("thorough", max_examples=1000, **quiet)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "small" if INTERPRETED else "default"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config):
+    """One more than there are cores: many tests wait for brokers, timers and other processes."""
+    return (os.cpu_count() or 1) + 1
 
 
 def pytest_collection_modifyitems(config, items):

@@ -77,3 +77,17 @@ def clustered(n, d, k=10, seed=0, spread=6.0):
     centres = rng.normal(size=(k, d)) * spread
     labels = rng.integers(k, size=n)
     return centres[labels] + rng.normal(size=(n, d)), labels
+
+
+GROUPS, CLUSTERS = 30, 3
+
+
+def elongated(d, n=600, seed=3, offset=0.0):
+    """Points of three elongated clusters, their weights, the group and the cluster that each is in."""
+    rng = np.random.default_rng(seed)
+    cluster = rng.integers(CLUSTERS, size=n)
+    centres = 9.0 * rng.normal(size=(CLUSTERS, d))
+    shapes = rng.normal(size=(CLUSTERS, d, d))
+    points = centres[cluster] + np.einsum("nij,nj->ni", shapes[cluster], rng.normal(size=(n, d)))
+    leaf = cluster * (GROUPS // CLUSTERS) + rng.integers(GROUPS // CLUSTERS, size=n)
+    return points + offset, rng.uniform(0.5, 2.0, size=n), leaf, cluster

@@ -8,6 +8,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from streamclust.batch import BayesianKMeans
 from streamclust.families import Gaussian
 from streamclust.refit import bkm_steps
+from tests.answers import agree_with_each_other
 from tests.streams import clustered
 
 pytestmark = pytest.mark.compiled
@@ -39,16 +40,7 @@ def test_answers_agree_with_each_other(blobs, family, leaves):
     x, z = blobs
     model = BayesianKMeans(family, max_leaves=leaves).fit(x)
     assert model.n_clusters_ == 4
-    assert adjusted_rand_score(z, model.labels_) > 0.99
-    np.testing.assert_array_equal(model.predict(x), model.labels_)
-    np.testing.assert_array_equal(model.predict_proba(x).argmax(axis=1), model.labels_)
-    np.testing.assert_allclose(model.predict_proba(x).sum(axis=1), 1.0)
-    np.testing.assert_allclose(model.weights_.sum(), 1.0)
-    assert np.all(np.diff(model.weights_) <= 0)
-    assert model.means_.shape == (4, 3)
-    assert model.covariances_.shape == {"gaussian": (4, 3, 3), "diagonal": (4, 3), "spherical": (4,)}[family]
-    assert model.score_samples(x).shape == (600,)
-    assert model.score(x) > model.score(x + 1000.0)
+    agree_with_each_other(model, x, z, family)
     np.testing.assert_array_equal(BayesianKMeans(family, max_leaves=leaves).fit_predict(x), model.labels_)
 
 
@@ -203,6 +195,10 @@ def test_bad_parameters_are_named(blobs):
         BayesianKMeans(search="none").fit(x)
     with pytest.raises(ValueError, match="assign must be one of"):
         BayesianKMeans(assign="none").fit(x)
+    with pytest.raises(ValueError, match="a summary does not keep them"):
+        BayesianKMeans(assign="tree", max_leaves=64).fit(x)
+    with pytest.raises(ValueError, match="a summary does not keep them"):
+        BayesianKMeans(assign="tree").partial_fit(x)
     with pytest.raises(ValueError, match="needs the gaussian family"):
         BayesianKMeans("poisson", "uninformative").fit(np.ones((5, 2)))
     with pytest.raises(ValueError, match="Negative values"):

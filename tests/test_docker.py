@@ -89,9 +89,9 @@ def test_state_and_compiled_code_lie_where_that_user_may_write(settings_of):
 def commands():
     """Every call of streamclust in the image: while it is built, to see if it is well, and when it runs."""
     stage = dict(last_stage())
-    built = [rest for name, rest in last_stage() if name == "RUN" and rest.startswith("streamclust")]
-    assert built, "nothing warms numba's cache"
-    calls = [shlex.split(call)[1:] for rest in built for call in rest.split("&&") if "streamclust" in call]
+    own = "/opt/streamclust/bin/streamclust "
+    calls = [shlex.split(rest)[1:] for name, rest in instructions() if name == "RUN" and rest.startswith(own)]
+    assert [call[0] for call in calls] == ["warm"], "kernels are compiled while the image is built"
     entry, usual = json.loads(stage["ENTRYPOINT"]), json.loads(stage["CMD"])
     health = json.loads(stage["HEALTHCHECK"].split("CMD", 1)[1])
     assert entry == [health[0]] == ["streamclust"]
@@ -154,8 +154,16 @@ def test_the_service_could_run_with_its_settings(compose, settings_of):
     settings = settings_of(environment() | service["environment"])
     settings.check()
     assert (settings.source_kind, settings.output_kind) == ("kafka", "kafka")
-    assert f"state:{settings.checkpoint.directory}" in service["volumes"]
+    assert settings.state == "kafka"
+    assert "volumes" not in service
     assert int(service["stop_grace_period"].removesuffix("s")) > 20  # what a shutdown may take
+
+
+def test_each_of_three_processes_has_a_port_and_a_share_of_the_partitions(compose):
+    service, kafka = compose["services"]["streamclust"], compose["services"]["kafka"]
+    first, last = map(int, service["ports"][0].split(":")[1].split("-"))
+    assert last - first + 1 == service["deploy"]["replicas"] == 3
+    assert kafka["environment"]["KAFKA_NUM_PARTITIONS"] % 3 == 0
 
 
 def test_the_producer_writes_where_the_service_reads(compose):
@@ -193,10 +201,9 @@ def test_what_is_mounted_is_there(compose):
 
 def test_prometheus_reads_the_service_and_grafana_reads_prometheus(compose):
     jobs = yaml.safe_load((DOCKER / "prometheus.yml").read_text())["scrape_configs"]
-    hosts = {
-        target.split(":")[0] for job in jobs for each in job["static_configs"] for target in each["targets"]
-    }
-    assert hosts == {"streamclust"} <= set(compose["services"])
+    found = [each for job in jobs for each in job["dns_sd_configs"]]
+    assert [(each["names"], each["port"]) for each in found] == [(["streamclust"], 8080)]
+    assert "streamclust" in compose["services"]
     provisioned = DOCKER / "grafana" / "provisioning"
     (source,) = yaml.safe_load((provisioned / "datasources" / "prometheus.yaml").read_text())["datasources"]
     assert source["url"] == "http://prometheus:9090"

@@ -101,10 +101,29 @@ def test_text_topics(quick):
 
 
 @pytest.mark.compiled
+def test_bertopic_online(quick):
+    pytest.importorskip("bertopic", reason="pip install --no-deps bertopic")
+    said = quick("bertopic_online")
+    agreed = {
+        name: number(rf"{name} +\d+ topics, normalized mutual information (\S+),", said)
+        for name in ("StreamEstimator", "DBSTREAM", "MiniBatchKMeans")
+    }
+    assert agreed["StreamEstimator"] > max(agreed["DBSTREAM"], agreed["MiniBatchKMeans"])
+    assert number(r"StreamEstimator +(\d+) topics", said) > 9
+
+
+@pytest.mark.compiled
 def test_image_features(quick):
     said = quick("image_features")
     assert "6 features" in said
     assert number(r"agreed\s+(\S+)%", said) > 99.0
+
+
+@pytest.mark.compiled
+def test_shapes(quick):
+    said = quick("shapes")
+    for scene in ("circles", "moons", "anisotropic"):
+        assert number(rf"{scene} .*streamclust (\S+)", said) > 0.95
 
 
 @pytest.mark.compiled

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from streamclust.lineage import KEPT, NAMED, STEPS, Change, History, Lineage
+from streamclust.lineage import MAX_CLUSTERS_PER_STEP, MAX_EVENTS, MAX_STEPS, Change, History, Lineage
 
 
 def follow(lineage, old, shared, at=10, new_weight=None):
@@ -72,10 +72,10 @@ def test_listeners_hear_every_change_once():
 
 def test_the_log_is_bounded_and_the_ids_go_on():
     lineage = Lineage()
-    for _ in range(KEPT + 7):
+    for _ in range(MAX_EVENTS + 7):
         last = lineage.born(1, 0, 1.0)
-    assert len(lineage) == KEPT
-    assert last == KEPT + 6
+    assert len(lineage) == MAX_EVENTS
+    assert last == MAX_EVENTS + 6
 
 
 def test_saved_and_loaded_it_goes_on_with_new_ids():
@@ -95,21 +95,21 @@ def test_a_change_of_no_known_kind_is_refused():
 
 def test_a_history_keeps_every_step_until_it_is_full():
     history = History()
-    for at in range(1000, 1000 * (STEPS + 1), 1000):
+    for at in range(1000, 1000 * (MAX_STEPS + 1), 1000):
         history.add(at, {0: 3.0, at: 1.0})
-    assert [step.at for step in history] == list(range(1000, 1000 * (STEPS + 1), 1000))
+    assert [step.at for step in history] == list(range(1000, 1000 * (MAX_STEPS + 1), 1000))
     assert all(step.shares == {0: 0.75, step.at: 0.25} for step in history)
 
 
-@pytest.mark.parametrize("looks", [STEPS + 1, 5 * STEPS, 100 * STEPS])
+@pytest.mark.parametrize("looks", [MAX_STEPS + 1, 5 * MAX_STEPS, 100 * MAX_STEPS])
 def test_a_full_history_covers_the_whole_stream_evenly_and_counts_everything(looks):
     history = History()
     for look in range(1, looks + 1):
         history.add(2048 * look, {look % 3: 1.0})
     ends = np.array([0, *(step.at for step in history)])
-    assert STEPS / 4 <= len(history) <= STEPS
+    assert MAX_STEPS / 4 <= len(history) <= MAX_STEPS
     assert ends[-1] == 2048 * looks
-    assert np.diff(ends).max() <= 5 * ends[-1] / STEPS
+    assert np.diff(ends).max() <= 5 * ends[-1] / MAX_STEPS
     assert sum(step.total for step in history) == looks
     assert sum(step.weight.get(0, 0.0) for step in history) == looks // 3
 
@@ -123,16 +123,16 @@ def test_steps_fall_due_ever_less_often():
     assert noted[:100] == list(range(1, 101))
     gaps = np.diff(noted)
     assert (np.diff(gaps) >= 0).all()
-    assert gaps[-1] == np.ceil(2 * noted[-1] / STEPS)
-    assert len(history) <= STEPS
+    assert gaps[-1] == np.ceil(2 * noted[-1] / MAX_STEPS)
+    assert len(history) <= MAX_STEPS
 
 
 def test_a_step_tells_the_heaviest_clusters_apart():
     history = History()
-    history.add(10, {i: float(i + 1) for i in range(3 * NAMED)})
+    history.add(10, {i: float(i + 1) for i in range(3 * MAX_CLUSTERS_PER_STEP)})
     (step,) = history
-    assert set(step.weight) == set(range(2 * NAMED, 3 * NAMED))
-    assert step.total == sum(range(1, 3 * NAMED + 1))
+    assert set(step.weight) == set(range(2 * MAX_CLUSTERS_PER_STEP, 3 * MAX_CLUSTERS_PER_STEP))
+    assert step.total == sum(range(1, 3 * MAX_CLUSTERS_PER_STEP + 1))
 
 
 def test_what_is_counted_at_the_same_event_is_one_step():

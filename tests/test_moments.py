@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from streamclust._kernels.moments import merge_into
+from streamclust._kernels import moments as kernels
 from streamclust.moments import SCATTERS, Moments, scatter_shape, scatter_width
 from tests.naive import moments as naive
+from tests.parts import from_python
+
+merge_into = from_python(kernels.merge_into)
 
 POINTS = np.array([[0.0, 1.0], [2.0, 5.0], [4.0, 0.0], [-1.0, 3.0], [7.0, 7.0]])
 WEIGHTS = np.array([1.0, 2.0, 0.5, 3.0, 1.0])

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from numpy.testing import assert_array_equal
 
-from streamclust.schema import Schema
+from streamclust.schema import MAX_NAME_LENGTH, Schema
 
 nan = float("nan")
 
@@ -208,8 +208,10 @@ def test_a_refused_event_leaves_no_trace():
 
 # -------------------------------------------------------------------- missing="error"
 
-MISSING = 'feature \'b\' is missing, which missing="error" forbids; use missing="impute" to allow it'
-NEW = 'feature \'c\' is new, which missing="error" forbids; use missing="impute" to allow it'
+MISSING = (
+    'feature \'b\' is missing, which missing="error" forbids; use missing="impute" or "zero" to allow it'
+)
+NEW = 'feature \'c\' is new, which missing="error" forbids; use missing="impute" or "zero" to allow it'
 
 
 @pytest.mark.parametrize("extend", [True, False])
@@ -440,7 +442,7 @@ def test_an_event_among_many_must_be_a_mapping(data):
 @pytest.mark.parametrize(
     ("arguments", "error", "sentence"),
     [
-        ({"missing": "drop"}, ValueError, "missing must be 'impute' or 'error', got 'drop'"),
+        ({"missing": "drop"}, ValueError, "missing must be 'zero', 'impute' or 'error', got 'drop'"),
         ({"names": "ab"}, TypeError, "names must be a list, whose order is that of the columns, got 'ab'"),
         ({"names": {"a"}}, TypeError, "names must be a list, whose order is that of the columns, got {'a'}"),
         ({"names": [["a"]]}, TypeError, "the name of a feature must be hashable, got ['a']"),
@@ -509,3 +511,25 @@ def test_copies_are_independent():
 def test_frames_are_not_imported_until_given():
     code = "import sys, streamclust.schema; print({'pandas', 'polars', 'pyarrow'} & set(sys.modules))"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"
+
+
+# -------------------------------------------------------------------- names
+
+
+@pytest.mark.parametrize("missing", ["impute", "error"])
+@pytest.mark.parametrize("known", [(), ("x",)])
+def test_a_name_of_thousands_of_characters_is_refused(missing, known):
+    long, schema = "n" * (MAX_NAME_LENGTH + 1), Schema(known, missing)
+    with pytest.raises(ValueError, match=f"at most {MAX_NAME_LENGTH} characters") as error:
+        schema.row({"x": 1.0, long: 2.0})
+    assert len(str(error.value)) < 200
+    if missing == "impute":
+        with pytest.raises(ValueError, match=f"at most {MAX_NAME_LENGTH} characters"):
+            schema.table(pd.DataFrame({"x": [1.0], long: [2.0]}))
+    assert schema.names == known
+
+
+def test_a_name_of_hundreds_is_one():
+    assert Schema().row({"n" * MAX_NAME_LENGTH: 1.0}).tolist() == [1.0]
+    long = "n" * (MAX_NAME_LENGTH + 1)
+    assert Schema(["x"]).row({"x": 1.0, long: 2.0}, extend=False).tolist() == [1.0]

@@ -7,12 +7,14 @@ from typing import get_args, get_type_hints
 import kafka
 import pytest
 
-from streamclust import StreamClusterer
-from streamclust.families import FAMILIES, MIXTURES
 from streamclust_connectors.decode import READERS, Fields
 from streamclust_connectors.service import Policy
 from streamclust_connectors.settings import ConfigError, Settings, load, redacted, to_toml
-from streamclust_connectors.settings.sections import Decode, Engine, Kafka, Snapshot
+from streamclust_connectors.settings.sections import (
+    DecodeSection,
+    KafkaSection,
+    SnapshotSection,
+)
 
 SECRET = "hunter2-and-more"
 
@@ -46,7 +48,7 @@ def test_flags_come_before_the_environment_before_the_file_before_defaults(file,
         "of-the-environment",
         "of-the-file",
     )
-    assert kafka.max_poll_records == Kafka().max_poll_records
+    assert kafka.max_poll_records == KafkaSection().max_poll_records
 
 
 def test_the_environment_writes_lists_numbers_and_switches_as_text(monkeypatch):
@@ -94,7 +96,7 @@ def test_a_password_is_used_and_never_shown(monkeypatch):
     monkeypatch.setenv("STREAMCLUST_KAFKA__OPTIONS__SASL_OAUTH_TOKEN_PROVIDER", SECRET)
     monkeypatch.setenv("STREAMCLUST_KAFKA__OPTIONS__PROXY_URL", f"socks5://me:{SECRET}@proxy:1")
     settings = load()
-    assert settings.kafka.client["sasl_plain_password"] == SECRET
+    assert settings.kafka.shared["sasl_plain_password"] == SECRET
     assert SECRET not in shown(load(overrides={"kafka": {"options": {"a_token": SECRET}}}))
     assert SECRET not in to_toml(settings) + json.dumps(redacted(settings))
     assert "# sasl_plain_password is set" in to_toml(settings)
@@ -104,10 +106,10 @@ def test_a_password_may_lie_in_a_file(tmp_path, file, monkeypatch):
     (tmp_path / "password").write_text(f"{SECRET}\n")
     path = file(f'[kafka]\nssl_password_file = "{tmp_path / "password"}"\n')
     settings = load(path)
-    assert settings.kafka.client["ssl_password"] == SECRET
+    assert settings.kafka.shared["ssl_password"] == SECRET
     assert SECRET not in shown(settings)
     monkeypatch.setenv("STREAMCLUST_KAFKA__SASL_PLAIN_PASSWORD_FILE", str(tmp_path / "password"))
-    assert load().kafka.client["sasl_plain_password"] == SECRET
+    assert load().kafka.shared["sasl_plain_password"] == SECRET
     monkeypatch.setenv("STREAMCLUST_KAFKA__SASL_PLAIN_PASSWORD", SECRET)
     with pytest.raises(ConfigError, match="both given"):
         load()
@@ -135,7 +137,7 @@ def test_a_password_in_the_open_is_refused_without_repeating_it(file, tmp_path, 
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        ({"engine": {"max_leaves": 1}}, r"engine\.max_leaves: .*greater than or equal to 2, got 1"),
+        ({"engine": {"max_leaves": 0}}, r"engine\.max_leaves: .*greater than or equal to 1, got 0"),
         ({"engine": {"half_life": "nan"}}, r"engine\.half_life: .*finite"),
         ({"engine": {"half_life": -1}}, r"engine\.half_life: .*greater than 0, got -1"),
         ({"engine": {"family": "gausian"}}, r"engine\.family: .*'gaussian'.*got 'gausian'"),
@@ -159,7 +161,7 @@ def test_what_is_wrong_is_named(overrides, sentence):
 
 def test_every_mistake_is_told_at_once():
     with pytest.raises(ConfigError) as error:
-        load(overrides={"engine": {"max_leaves": 1, "seed": -1}})
+        load(overrides={"engine": {"max_leaves": 0, "seed": -1}})
     assert len(str(error.value).splitlines()) == 2
 
 
@@ -212,7 +214,10 @@ def test_kinds_follow_from_what_is_given(overrides, source, output):
         ({"source": {"kind": "kafka"}}, "kafka.topic is not set"),
         ({"kafka": {"topic": "events"}}, "checkpoint.directory is not set"),
         ({"source": {"kind": "synthetic"}, "output": {"kind": "jsonl"}}, "output.path is not set"),
-        ({"source": {"kind": "synthetic"}, "output": {"delivery": "exactly-once"}}, "from Kafka to Kafka"),
+        (
+            {"source": {"kind": "synthetic"}, "output": {"delivery": "exactly-once"}},
+            "from Kafka to Kafka",
+        ),
         (
             {"kafka": {"topic": "e"}, "checkpoint": {"directory": "s"}, "output": {"lifecycle": "e"}},
             "the topic that is read",
@@ -250,27 +255,17 @@ def test_every_setting_says_what_it_means():
 # -------------------------------------------------------------------- the same names everywhere
 
 
-def test_the_engine_is_told_what_the_clusterer_takes():
-    parameters = inspect.signature(StreamClusterer).parameters
-    assert {name: p.default for name, p in parameters.items() if name not in ("invalid", "on_event")} == (
-        Engine().model_dump()
-    )
-    fields = Engine.model_fields
-    assert set(get_args(fields["family"].annotation)) == set(FAMILIES)
-    assert set(get_args(fields["mixture"].annotation)) == set(MIXTURES)
-
-
 def test_decoding_is_told_what_the_decoder_takes():
     fields = set(inspect.signature(Fields).parameters)
-    assert set(Decode.model_fields) == fields | {"format"}
-    assert set(get_args(Decode.model_fields["format"].annotation)) == set(READERS)
+    assert set(DecodeSection.model_fields) == fields | {"format"}
+    assert set(get_args(DecodeSection.model_fields["format"].annotation)) == set(READERS)
 
 
 def test_the_policy_takes_the_same_words():
     hints = get_type_hints(Policy)
     for name, annotation in {
-        "snapshot_method": Snapshot.model_fields["method"].annotation,
-        "start": Kafka.model_fields["start"].annotation,
+        "snapshot_method": SnapshotSection.model_fields["method"].annotation,
+        "start": KafkaSection.model_fields["start"].annotation,
         "on_data_loss": Settings.model_fields["on_data_loss"].annotation,
     }.items():
         assert get_args(hints[name]) == get_args(annotation)
@@ -285,7 +280,7 @@ def test_what_is_passed_through_is_known_to_the_client(monkeypatch):
         "sasl_plain_username": "me",
         **dict.fromkeys(("ssl_cafile", "ssl_certfile", "ssl_keyfile"), "x.pem"),
     }
-    client = load(overrides={"kafka": given}).kafka.client
+    client = load(overrides={"kafka": given}).kafka.shared
     for kind in (kafka.KafkaConsumer, kafka.KafkaProducer, kafka.KafkaAdminClient):
         assert set(client) <= set(kind.DEFAULT_CONFIG)
     assert given.items() <= client.items()

@@ -10,13 +10,8 @@ from tests.streams import clustered
 
 pytestmark = pytest.mark.compiled  # the engine's own tests and laws run interpreted
 
-NOT_THE_SAME = {
-    "check_sample_weight_equivalence_on_dense_data": "a stream of repeated points has more refits than one of weighted "
-    "points, and repeated points are at distance 0 of each other, which the data-informed prior sees",
-}
 
-
-@parametrize_with_checks([StreamEstimator()], expected_failed_checks=lambda _: NOT_THE_SAME)
+@parametrize_with_checks([StreamEstimator()])
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 

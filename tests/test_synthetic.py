@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from streamclust_connectors.synthetic import Drift, Mixture, topics
+from streamclust_connectors.synthetic import Drift, SyntheticMixture, topics
 
 
 @pytest.mark.parametrize("tau", [0.5, 3.0])
 def test_the_closest_pair_is_tau_apart(tau):
-    mixture = Mixture(n_features=3, n_clusters=6, tau=tau, seed=1)
+    mixture = SyntheticMixture(n_features=3, n_clusters=6, tau=tau, seed=1)
     deviation = np.linalg.norm(mixture.roots, axis=(1, 2)) / np.sqrt(3)
     gaps = np.linalg.norm(mixture.centroids[:, None] - mixture.centroids, axis=-1)
     apart = gaps / (deviation[:, None] + deviation) * 2
@@ -14,7 +14,7 @@ def test_the_closest_pair_is_tau_apart(tau):
 
 
 def test_events_have_the_moments_of_their_clusters():
-    mixture = Mixture(n_features=2, n_clusters=2, tau=2.0, seed=3)
+    mixture = SyntheticMixture(n_features=2, n_clusters=2, tau=2.0, seed=3)
     events, labels = mixture.sample(40_000)
     for k in range(2):
         own = events[labels == k]
@@ -24,17 +24,17 @@ def test_events_have_the_moments_of_their_clusters():
 
 
 def test_a_seed_gives_the_same_events_and_batches_add_up():
-    first = Mixture(2, seed=5).sample(100)[0]
-    np.testing.assert_array_equal(first, Mixture(2, seed=5).sample(100)[0])
-    assert [len(batch) for batch in Mixture(2, seed=5).batches(250, 100)] == [100, 100, 50]
+    first = SyntheticMixture(2, seed=5).sample(100)[0]
+    np.testing.assert_array_equal(first, SyntheticMixture(2, seed=5).sample(100)[0])
+    assert [len(batch) for batch in SyntheticMixture(2, seed=5).batches(250, 100)] == [100, 100, 50]
 
 
 def test_one_cluster_needs_no_neighbour():
-    assert Mixture(2, n_clusters=1).sample(10)[0].shape == (10, 2)
+    assert SyntheticMixture(2, n_clusters=1).sample(10)[0].shape == (10, 2)
 
 
 def test_a_matrix_that_moves_centroids_keeps_the_shapes():
-    still, moved = Mixture(3, seed=2), Mixture(3, seed=2, moved=True)
+    still, moved = SyntheticMixture(3, seed=2), SyntheticMixture(3, seed=2, moved=True)
     np.testing.assert_array_equal(still.roots, moved.roots)
     assert not np.allclose(still.centroids, moved.centroids)
 

@@ -6,6 +6,7 @@ import shutil
 import threading
 from contextlib import contextmanager
 
+import httpx
 import numpy as np
 import pytest
 from playwright.sync_api import sync_playwright
@@ -16,7 +17,8 @@ from streamclust_connectors.http.server import serving
 from streamclust_connectors.service import Policy, Service
 from streamclust_connectors.settings import load
 from streamclust_connectors.sinks import LinesSink
-from streamclust_connectors.sources import MemorySource
+from streamclust_connectors.sources import Brought, MemorySource
+from tests.http.conftest import until
 
 NAMES = "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 RATE = 4000.0
@@ -51,15 +53,22 @@ def compiled():
 @contextmanager
 def served(source):
     """A service that learns a source and listens; its address."""
-    service = Service(
-        source, LinesSink(channels=()), StreamClusterer(), policy=Policy(poll=0.05, stop_at_end=False)
-    )
+    with started(source, StreamClusterer()) as (url, _):
+        yield url
+
+
+@contextmanager
+def started(source, clusterer):
+    """The same with a clusterer of one's own; address and service."""
+    policy = Policy(poll=0.05, stop_at_end=False)
+    service = Service(source, LinesSink(channels=()), clusterer, policy=policy)
     settings = load(overrides={"source": {"kind": "synthetic"}, "http": {"port": 0}})
     loop = threading.Thread(target=service.run)
     with serving(service, settings) as url:
         loop.start()
         try:
-            yield url
+            until(lambda: service.stats.ready)
+            yield url, service
         finally:
             service.stop()
             loop.join()
@@ -77,6 +86,22 @@ def idle():
     """A service that nothing was sent to."""
     with served(MemorySource({("events", 0): []}, endless=True)) as url:
         yield url
+
+
+@pytest.fixture
+def told():
+    """A service that learns what it is sent, which was three clusters of ten features; and the id of one that died."""
+    rng = np.random.default_rng(2)
+    with started(Brought(), StreamClusterer("diagonal")) as (url, service):
+        kind = rng.integers(3, size=(500, 1))
+        rows = rng.normal(size=(500, 10)) + 9.0 * kind * (np.arange(10) < 2)
+        names = [f"feature {i}" for i in range(10)]
+        httpx.post(f"{url}/v1/learn", json={"features": names, "vectors": rows.tolist()}).raise_for_status()
+        httpx.get(f"{url}/v1/clusters").raise_for_status()  # which waits until they are learnt
+        lineage = service.clusterer.lineage
+        past = lineage.born(600, 1, 20.0)
+        lineage.retire(700, 2, past, 20.0)
+        yield url, past
 
 
 @pytest.fixture

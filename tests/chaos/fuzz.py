@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 from kafka import KafkaConsumer, TopicPartition
 
 from streamclust.checkpoint import Checkpoints
-from streamclust_connectors.outputs import ERRORS
+from streamclust_connectors.outputs import ERROR_HEADER_PREFIX
 from tests.chaos.kill import check_state
 from tests.connectors.broker import find_broker
 from tests.connectors.cluster import Cluster
@@ -83,7 +83,7 @@ def check_letters(cluster, topic, seed, sizes):
         while consumer.position(name) < end:
             for letter in consumer.poll(timeout_ms=500).get(name, ()):
                 own, told = letter.headers[: -len(REASONS)], letter.headers[-len(REASONS) :]
-                why = {key.removeprefix(ERRORS): value.decode() for key, value in told}
+                why = {key.removeprefix(ERROR_HEADER_PREFIX): value.decode() for key, value in told}
                 offset, *expected = next(due[int(why["partition"])])
                 assert [letter.value, letter.key, list(own)] == expected
                 assert (tuple(why), why["topic"], why["offset"]) == (REASONS, topic, str(offset))

@@ -4,12 +4,17 @@ import pytest
 
 from tests.chaos.kill import run
 
-pytestmark = pytest.mark.compiled
+pytestmark = [pytest.mark.compiled, pytest.mark.usefixtures("client")]
 
 
 @pytest.mark.parametrize(
-    ("partitions", "delivery", "kills"),
-    [(1, "exactly-once", 2), (3, "exactly-once", 2), (3, "at-least-once", 2)],
+    ("client", "partitions", "delivery"),
+    [
+        ("kafka-python", 3, "exactly-once"),
+        ("confluent", 3, "exactly-once"),
+        ("kafka-python", 1, "at-least-once"),
+    ],
+    indirect=["client"],
 )
-def test_no_event_is_lost_or_counted_twice(cluster, tmp_path, partitions, delivery, kills):
-    run(cluster, tmp_path, kills=kills, n=6000, n_partitions=partitions, delivery=delivery, seed=partitions)
+def test_no_event_is_lost_or_counted_twice(cluster, tmp_path, partitions, delivery):
+    run(cluster, tmp_path, kills=2, n=6000, n_partitions=partitions, delivery=delivery, seed=partitions)

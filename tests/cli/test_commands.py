@@ -3,8 +3,11 @@
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 from kafka.errors import KafkaError
@@ -13,11 +16,13 @@ from typer.testing import CliRunner
 from streamclust_connectors import ports
 from streamclust_connectors.cli import app, errors, logs, running
 from streamclust_connectors.cli.errors import CODES, MEANING, Code
+from streamclust_connectors.extras import EXTRAS
 from tests.cli.conftest import COMMAND
 
+PACKAGES = {"kafka": "kafka-python", "pydantic": "pydantic-settings", "starlette": "fastapi"}
 SECRET = "hunter2-and-more"
 COMMANDS = [
-    *(["run"], ["demo"], ["fit"], ["predict"], ["inspect"], ["produce"], ["health"], ["version"]),
+    *(["run"], ["demo"], ["fit"], ["predict"], ["inspect"], ["produce"], ["health"], ["version"], ["warm"]),
     *(["snapshot", "ls"], ["snapshot", "show"], ["snapshot", "export"]),
     *(["dlq", "ls"], ["dlq", "replay"], ["config", "check"], ["config", "show"]),
 ]
@@ -51,6 +56,61 @@ def test_help_imports_nothing_heavy(arguments):
 def test_version(invoke, command):
     assert invoke("version").stdout == command("version").stdout
     assert "numba " in invoke("version", "--full").stdout
+
+
+def test_the_version_is_an_option_too(invoke):
+    assert invoke("--version").stdout == invoke("version").stdout
+
+
+@pytest.mark.parametrize(
+    ("absent", "extra", "arguments"),
+    [
+        ("typer", "cli", ["fit", "a.jsonl"]),
+        ("rich", "cli", ["fit", "a.jsonl"]),
+        ("msgspec", "cli", ["fit", "a.jsonl"]),
+        ("pydantic_settings", "cli", ["fit", "a.jsonl"]),
+        ("fastapi", "http", ["run", "--source", "synthetic", "--http", "8080"]),
+        ("uvicorn", "http", ["demo", "--events", "1000"]),
+        ("kafka", "kafka", ["run", "--topic", "events", "--state", "state"]),
+        ("kafka", "kafka", ["dlq", "ls", "--topic", "events"]),
+        ("pyspark", "spark", ["spark-summarize", "lake"]),
+    ],
+)
+def test_without_its_extra_a_command_says_which_to_install(absent, extra, arguments, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"x": 1}\n')
+    script = (
+        f"import sys; sys.modules[{absent!r}] = None; sys.argv[1:] = {arguments};"
+        "from streamclust_connectors.__main__ import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert f"pip install 'streamclust[{extra}]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("extra", ["cli", "http", "kafka", "spark"])
+def test_an_extra_brings_all_that_its_package_imports(extra):
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    brought = {re.split(r"[>=<\[]", part)[0] for part in project["optional-dependencies"][extra]}
+    others = {
+        module
+        for modules in EXTRAS.values()
+        for module in modules
+        if PACKAGES.get(module, module.replace("_", "-")) not in brought
+    }
+    package = f"streamclust_connectors.{extra}{'.server' if extra == 'http' else ''}"
+    script = f"import sys; sys.modules.update(dict.fromkeys({others})); import {package}"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_extras_are_those_of_the_distribution():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    for extra, modules in EXTRAS.items():
+        brought = {re.split(r"[>=<\[]", part)[0] for part in project["optional-dependencies"][extra]}
+        assert {PACKAGES.get(module, module.replace("_", "-")) for module in modules} <= brought
 
 
 def test_the_shell_completes(tmp_path):
@@ -114,6 +174,7 @@ def test_a_checkpoint_that_is_none_is_3(tmp_path, invoke):
         (ports.DataLoss("gone"), Code.DATA_LOSS),
         (ports.Transient("down"), Code.UNREACHABLE),
         (ports.Fenced("replaced"), Code.FENCED),
+        (ports.StateInUse("taken"), Code.IN_USE),
         (errors.BadData("bad"), Code.BAD_DATA),
         (KeyboardInterrupt(), Code.INTERRUPTED),
         (RuntimeError("whatever"), Code.FAILURE),
@@ -143,6 +204,8 @@ def test_every_name_with_a_code_is_an_exception():
         ports.DataLoss,
         ports.Transient,
         ports.Fenced,
+        ports.StateInUse,
+        ports.UnfitTopic,
         errors.BadData,
         KafkaError,
     )
@@ -186,5 +249,5 @@ def test_libraries_that_quote_payloads_are_kept_quiet(monkeypatch):
         logging.captureWarnings(False)
         root.handlers[:] = before
         root.setLevel(level)
-        for name in logs.TALKATIVE:
+        for name in logs.VERBOSE_LIBRARIES:
             logging.getLogger(name).setLevel(logging.NOTSET)

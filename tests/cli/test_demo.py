@@ -45,7 +45,7 @@ def test_the_demo_goes_on_serving_until_interrupted(tmp_path):
         assert httpx.get(f"{url}/v1/status").json()["events"] == 3000
         assert "<title>streamclust</title>" in httpx.get(f"{url}/").text
         running.send_signal(signal.SIGINT)
-        assert running.wait(30) == 0
+        assert running.wait(180) == 0
 
 
 def test_a_port_that_is_taken_is_named(invoke):

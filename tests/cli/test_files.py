@@ -1,10 +1,16 @@
 """From a file to a checkpoint, to predictions, to a picture."""
 
+import bz2
 import csv
+import gzip
 import io
 import json
+import os
+import pty
+import subprocess
 
 import numpy as np
+import pandas as pd
 import pyarrow
 import pytest
 from pyarrow import parquet
@@ -14,6 +20,9 @@ from sklearn.metrics import adjusted_rand_score
 from streamclust import StreamClusterer
 from streamclust.checkpoint import read
 from streamclust.hierarchy import Dendrogram
+from streamclust_connectors.cli.advice import remarks
+from streamclust_connectors.cli.picture import EventSample
+from tests.cli.conftest import COMMAND
 
 JSONL = ("--vector", "payload.vector", "--key", "id")
 
@@ -131,8 +140,9 @@ def test_predict_needs_a_feature_that_is_known(files, invoke):
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("", "none of the events"),
-        ("name\nOslo\nBergen\n", "--features"),
+        ("", "has no events"),
+        ("x,y\n", "has no events"),
+        ("name\nOslo\nBergen\n", "--delimiter"),
         ("x\n1e200\n", "none of the events"),
         ("x\n\x00\n", "none of the events"),
     ],
@@ -159,3 +169,294 @@ def test_what_is_written_is_written_whole(files, invoke, monkeypatch):
     done = invoke("predict", files / "m", files / "events.csv", "-o", files / "found.csv", code=1)
     assert "No space left" in done.stderr
     assert not list(files.glob("found*"))
+
+
+# -------------------------------------------------------------------- dialects
+
+
+def table(rows, delimiter=",", decimal=".", header=("weight", "height"), quote=""):
+    """Rows as text."""
+    lines = [delimiter.join(header)] if header else []
+    for row in rows:
+        cells = (format(value, ".6f").replace(".", decimal) for value in row)
+        lines.append(delimiter.join(f"{quote}{cell}{quote}" for cell in cells))
+    return "\n".join(lines) + "\n"
+
+
+DIALECTS = {
+    "plain.csv": lambda rows: table(rows).encode(),
+    "semicolons.csv": lambda rows: table(rows, ";").encode(),
+    "decimal commas.csv": lambda rows: table(rows, ";", ",").encode(),
+    "quoted commas.csv": lambda rows: table(rows, ",", ",", quote='"').encode(),
+    "tabs.tsv": lambda rows: table(rows, "\t", ",").encode(),
+    "pipes.csv": lambda rows: table(rows, "|").encode(),
+    "quoted.csv": lambda rows: table(rows, quote='"').encode(),
+    "spaces.csv": lambda rows: table(rows, ", ").encode(),
+    "mark.csv": lambda rows: table(rows).encode("utf-8-sig"),
+    "wide.csv": lambda rows: table(rows, ";", ",").encode("utf-16"),
+    "windows.csv": lambda rows: table(rows).replace("\n", "\r\n").encode(),
+    "zipped.csv.gz": lambda rows: gzip.compress(table(rows).encode()),
+    "zipped.tsv.bz2": lambda rows: bz2.compress(table(rows, "\t").encode()),
+    "index.csv": lambda rows: "".join(
+        f"{i - 1 if i else ''},{line}\n" for i, line in enumerate(table(rows).splitlines())
+    ).encode(),
+    "row names.csv": lambda rows: "".join(
+        f"{i},{line}\n" if i else f"{line}\n" for i, line in enumerate(table(rows).splitlines())
+    ).encode(),
+}
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_every_dialect_is_read_as_plain_csv_is(tmp_path, points, invoke, name):
+    rows, _ = points
+    (tmp_path / name).write_bytes(DIALECTS[name](rows[:120]))
+    done = invoke("fit", tmp_path / name, "-o", tmp_path / "m")
+    assert "could not be learnt" not in done.stderr
+    model = StreamClusterer.load(tmp_path / "m")
+    assert model.feature_names == ("weight", "height")
+    plain = StreamClusterer(feature_order=("weight", "height"))
+    plain.learn_many([{"weight": x, "height": y} for x, y in rows[:120].tolist()])
+    plain.settle()
+    assert model.centers == plain.centers
+
+
+def test_columns_are_shown_in_the_files_order_though_the_first_rows_lack_some(tmp_path, invoke):
+    (tmp_path / "a.csv").write_text("b,c,a\nNA,1,2\n3,NA,1\n" + "5,4,6\n" * 20)
+    done = invoke("fit", tmp_path / "a.csv")
+    shown = [done.stdout.find(f"{name}=") for name in "bca"]
+    assert min(shown) > 0
+    assert shown == sorted(shown)
+    assert invoke("inspect", tmp_path / "a.csv.checkpoint").stdout.find("b=") > 0
+
+
+def test_what_was_found_out_about_a_file_is_said(tmp_path, points, invoke):
+    rows, _ = points
+    text = table(rows, ";", ",", header=("größe", "höhe"))
+    (tmp_path / "a.csv").write_bytes(text.encode("latin-1"))
+    done = invoke("fit", tmp_path / "a.csv")
+    assert "note: read with delimiter ';', decimal mark ',', encoding latin-1" in done.stderr
+    assert StreamClusterer.load(tmp_path / "a.csv.checkpoint").feature_names == ("größe", "höhe")
+    told = ("--delimiter", "semicolon", "--decimal", ",", "--encoding", "latin-1", "--header")
+    assert invoke("fit", tmp_path / "a.csv", *told).stdout == done.stdout
+
+
+def test_missing_cells_no_header_and_names_twice(tmp_path, invoke):
+    (tmp_path / "a.csv").write_text("1,2,a\n2,NA,b\n?,3,c\n4, - ,d\n5,none here,e\n")
+    done = invoke("fit", tmp_path / "a.csv", "--null", "none here")
+    assert "no header (columns are x0 to x2)" in done.stderr
+    assert "left out: x2" in done.stderr
+    model = StreamClusterer.load(tmp_path / "a.csv.checkpoint")
+    assert (model.n_seen, model.feature_names) == (5, ("x0", "x1"))
+    (tmp_path / "b.csv").write_text("x,y,x\n1,2,3\n4,5,6\n")
+    assert "several columns are called x" in invoke("fit", tmp_path / "b.csv").stderr
+    assert StreamClusterer.load(tmp_path / "b.csv.checkpoint").feature_names == ("x", "y", "x_2")
+
+
+def test_rows_of_a_wrong_length_are_refused_by_their_numbers(tmp_path, invoke):
+    rows = [f"{i},{i % 3}" for i in range(9000)]
+    rows[3], rows[6000], rows[8999] = "1", "1,2,3", "1,2,3,4"
+    (tmp_path / "a.csv").write_text("\n".join(["x,y", *rows]) + "\n")
+    done = invoke(
+        "fit", tmp_path / "a.csv", "--labels", tmp_path / "l.jsonl", "--set", "engine.max_leaves=32"
+    )
+    assert "row 4: 1 cells where there are 2 columns (see --delimiter): 1\n" in done.stderr
+    assert "3 events could not be learnt" in done.stderr
+    found = [json.loads(line) for line in (tmp_path / "l.jsonl").read_text().splitlines()]
+    assert [row["row"] for row in found] == list(range(1, 9001))
+    assert [row["row"] for row in found if row["cluster"] is None] == [4, 6001, 9000]
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "sentence", "code"),
+    [
+        ("x,y\n" + "1,2\n" * 50_000 + "1,é\n", (), "--encoding latin-1", 3),
+        ("x,y\n1,2\n", ("--encoding", "martian"), "no encoding 'martian'", 3),
+        ("x,y\n1,2\n", ("--delimiter", "two"), "source.delimiter", 2),
+        ("x,y\n1,2\n", ("--decimal", "x"), "source.decimal", 2),
+        ('x,y\n1,"2\n' + "3,4\n" * 400_000, (), "a quote is never closed", 3),
+        ("length,width\n1,2\n", ("--features", "lenght"), "did you mean 'length'?", 2),
+        ("length,width\n1,2\n", ("--exclude", "z"), "the columns are length, width", 2),
+        ("length,width\n1,2\n", ("--key", "lenth"), "--key: there is no column 'lenth'", 2),
+        ("city,x\nOslo,2\n", ("--features", "x,city"), "'city' is not a column of numbers, it has 'Oslo'", 2),
+    ],
+)
+def test_what_is_not_understood_is_refused_with_the_option(
+    tmp_path, invoke, content, options, sentence, code
+):
+    (tmp_path / "a.csv").write_bytes(content.encode("latin-1"))
+    assert sentence in invoke("fit", tmp_path / "a.csv", *options, code=code).stderr
+    assert not (tmp_path / "a.csv.checkpoint").exists()
+
+
+def test_a_feature_that_no_event_has_is_an_error(tmp_path, invoke):
+    (tmp_path / "a.jsonl").write_text('{"length": 1, "width": 2}\n' * 3)
+    done = invoke("fit", tmp_path / "a.jsonl", "--features", "length,widht", code=2)
+    assert "did you mean 'width'?" in done.stderr
+
+
+# -------------------------------------------------------------------- columns
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet", "a.jsonl"])
+def test_columns_that_are_not_numbers_are_left_out(tmp_path, points, invoke, name):
+    rows, _ = points
+    frame = pd.DataFrame(rows[:150], columns=["y", "x"])
+    frame["city"], frame["on"] = "Oslo", pd.date_range("2026-01-01", periods=150, freq="h")
+    frame["id"] = range(1000, 1150)
+    if name == "a.jsonl":
+        frame.to_json(tmp_path / name, orient="records", lines=True, date_format="iso")
+    else:
+        getattr(frame, f"to_{name[2:]}")(tmp_path / name, index=False)
+    done = invoke("fit", tmp_path / name, "-o", tmp_path / "m")
+    assert done.stderr.count("warning") == 1
+    assert "not numbers, and left out: city, on; the dates of on become times by --time on" in done.stderr
+    assert "id counts the rows" in done.stderr
+    timed = invoke("fit", tmp_path / name, "--exclude", "id,city", "--time", "on", "--half-life", "720000")
+    assert timed.stderr == ""
+    model = StreamClusterer.load(tmp_path / f"{name}.checkpoint")
+    assert model.feature_names == ("y", "x")
+    decayed = (0.5 ** (np.arange(150) * 3600 / 720_000)).sum()
+    assert sum(c.weight for c in model.clusters) == pytest.approx(decayed, rel=1e-6)
+
+
+def test_predict_needs_neither_key_nor_time_nor_weight(tmp_path, points, invoke):
+    rows, _ = points
+    frame = pd.DataFrame(rows, columns=["y", "x"])
+    frame.assign(id="007", n=2, at=1.0).to_csv(tmp_path / "a.csv", index=False)
+    invoke("fit", tmp_path / "a.csv", "--key", "id", "--weight", "n", "--time", "at", "-o", tmp_path / "m")
+    keyed = list(csv.DictReader(io.StringIO(invoke("predict", tmp_path / "m", tmp_path / "a.csv").stdout)))
+    assert {row["key"] for row in keyed} == {"007"}
+    frame.to_csv(tmp_path / "b.csv", index=False)
+    frame.to_json(tmp_path / "b.jsonl", orient="records", lines=True)
+    for name in ("b.csv", "b.jsonl"):
+        done = invoke("predict", tmp_path / "m", tmp_path / name)
+        bare = list(csv.DictReader(io.StringIO(done.stdout)))
+        assert [row["cluster"] for row in bare] == [row["cluster"] for row in keyed]
+        assert done.stderr == ""
+    assert (
+        "no column 'id'"
+        in invoke("predict", tmp_path / "m", tmp_path / "b.csv", "--key", "id", code=2).stderr
+    )
+    frame.drop(columns="x").to_csv(tmp_path / "c.csv", index=False)
+    assert "has no x: taken as missing" in invoke("predict", tmp_path / "m", tmp_path / "c.csv").stderr
+    (tmp_path / "d.csv").write_text("u,v\n1,2\n")
+    assert "none of the features y, x" in invoke("predict", tmp_path / "m", tmp_path / "d.csv", code=3).stderr
+
+
+# -------------------------------------------------------------------- results
+
+
+@pytest.mark.parametrize("name", ["l.csv", "l.jsonl", "l.parquet"])
+def test_labels_are_what_predict_says(files, invoke, name):
+    done = invoke("fit", files / "events.csv", "--key", "name", "-o", files / "m", "--labels", files / name)
+    assert f"labels {files / name}" in done.stdout
+    invoke("predict", files / "m", files / "events.csv", "-o", files / f"again-{name}")
+    assert (files / name).read_bytes() == (files / f"again-{name}").read_bytes()
+    if name == "l.parquet":
+        frame = pd.read_parquet(files / name)
+        assert frame.columns.tolist() == ["row", "key", "cluster", "probability", "novelty"]
+        assert frame["row"].tolist() == list(range(1, 601))
+
+
+def test_a_picture_is_drawn_of_the_features_that_tell_most(files, points, invoke, monkeypatch):
+    rows, _ = points
+    noise = np.random.default_rng(0).normal(size=len(rows))
+    pd.DataFrame({"noise": noise, "x": rows[:, 0], "y": rows[:, 1]}).to_csv(files / "n.csv", index=False)
+    drawn = []
+    plot = StreamClusterer.plot
+    monkeypatch.setattr(
+        StreamClusterer,
+        "plot",
+        lambda self, features, **more: drawn.append(features) or plot(self, features, **more),
+    )
+    invoke("fit", files / "n.csv", "--plot", files / "n.png")
+    assert drawn == [("x", "y")]
+    assert (files / "n.png").read_bytes().startswith(b"\x89PNG")
+    (files / "one.csv").write_text("x\n1\n2\n3\n")
+    assert "needs two features" in invoke("fit", files / "one.csv", "--plot", files / "o.png", code=3).stderr
+
+
+def test_a_sample_is_uniform():
+    sample = EventSample(size=400)
+    for start in range(0, 100_000, 1000):
+        sample.add([{"x": start + i} for i in range(1000)], ())
+    found = np.sort([vector["x"] for vector in sample.vectors])
+    assert len(found) == 400
+    assert (
+        np.abs(found / 100_000 - (np.arange(400) + 0.5) / 400).max() < 1.63 / 20
+    )  # Kolmogorov-Smirnov at 1%
+
+
+def test_standard_input(tmp_path, points, command):
+    rows, _ = points
+    text = table(rows[:200], ";", ",")
+    done = command("fit", "-", "--kind", "csv", "-o", "m", input=text)
+    assert "of 200 events" in done.stdout
+    assert "say what comes from standard input" in command("fit", "-", code=2, input=text).stderr
+    assert (
+        "read twice" in command("fit", "-", "--kind", "csv", "--labels", "x.csv", code=2, input=text).stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "sentence"),
+    [
+        (np.random.default_rng(0).normal(size=(300, 2)), (), "only one cluster of 300 events"),
+        (np.random.default_rng(0).normal(size=(60, 12)), (), "60 events are few for 12 features"),
+        (np.random.default_rng(0).integers(2, size=(300, 3)), (), None),
+        (np.arange(600.0).reshape(300, 2) // 2 + np.random.default_rng(0).normal(size=(300, 2)) * [0, 1], (),
+         "x0 counts the rows"),
+    ],
+)  # fmt: skip
+def test_a_poor_result_comes_with_advice(tmp_path, invoke, rows, options, sentence):
+    np.savetxt(tmp_path / "a.csv", rows, delimiter=",")
+    done = invoke("fit", tmp_path / "a.csv", *options)
+    if sentence is not None:
+        assert f"note: {sentence}" in done.stderr
+    assert "1 clusters" not in done.stdout
+
+
+class Result:
+    """What is asked of a model."""
+
+    def __init__(self, n_clusters, n_seen, names):
+        self.n_clusters, self.n_seen, self.feature_names, self.sketch = n_clusters, n_seen, names, None
+
+
+@pytest.mark.parametrize(
+    ("k", "n", "vectors", "family", "sentences"),
+    [
+        (3, 1000, [{"x": 0.5}], "gaussian", []),
+        (1, 1000, [{"x": 0}, {"x": 1}], "gaussian", ["try --family bernoulli"]),
+        (1, 1000, [{"x": 0}, {"x": 7}], "gaussian", ["try --family poisson"]),
+        (1, 1000, [{"x": 0}, {"x": 7}], "poisson", ["another --family"]),
+        (11, 100, [{"x": 0.5, "s": 1}, {"x": 0.2, "s": 1}, {"x": 0.7, "s": 1}], "gaussian",
+         ["11 clusters of 100 events are many: fewer than 10 events to a cluster", "--exclude s"]),
+        (10, 100, [{"x": 0.5}], "gaussian", []),
+    ],
+)  # fmt: skip
+def test_what_the_data_suggest(k, n, vectors, family, sentences):
+    found = remarks(Result(k, n, tuple(vectors[0])), family, vectors)
+    assert len(found) == bool(sentences)
+    assert all(sentence in found[0] for sentence in sentences)
+
+
+def test_progress_is_for_people(tmp_path, points):
+    rows, _ = points
+    (tmp_path / "a.csv").write_text(table(np.tile(rows, (40, 1))))
+    arguments = [COMMAND, "fit", tmp_path / "a.csv"]
+    piped = subprocess.run(arguments, capture_output=True, check=True)
+    assert piped.stderr == b""
+    master, slave = pty.openpty()
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=slave) as process:
+        os.close(slave)
+        shown = b""
+        try:
+            while part := os.read(master, 65536):
+                shown += part
+        except OSError:  # the other end is closed
+            pass
+        process.communicate()
+    os.close(master)
+    assert b"/s" in shown
+    assert b"learning: " in shown

@@ -80,7 +80,7 @@ def serve(cluster, files, topic, done):
     try:
         until("the service to do its work", done)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0, (files / "log").read_text()
+        assert process.wait(180) == 0, (files / "log").read_text()
     finally:
         process.kill()
         process.wait()
@@ -97,7 +97,7 @@ def test_a_producer_goes_on_until_it_is_told_to_stop(cluster):
     try:
         until("more events than the stream has", lambda: len(cluster.read(topic)) > 50)
         process.terminate()
-        _, told = process.communicate(timeout=60)
+        _, told = process.communicate(timeout=180)
     finally:
         process.kill()
     assert process.returncode == 0

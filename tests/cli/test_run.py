@@ -57,8 +57,8 @@ def test_checkpoints_after_so_many_events(files, command):
         "--state",
         files / "state",
     )
-    done = command("run", "--source", "synthetic", "--set", "source.events=5000", "-o", os.devnull, *often)
-    assert lines(done.stderr)[-1]["checkpoints"] > 1  # one is written at the end
+    done = command("run", "--source", "synthetic", "--set", "source.events=8000", "-o", os.devnull, *often)
+    assert lines(done.stderr)[-1]["checkpoints"] == 2  # after each of two polls; nothing is left for the end
 
 
 def test_standard_input_to_standard_output(files, command):
@@ -96,7 +96,7 @@ def test_a_signal_ends_it_in_good_order(files, number):
         process.stdin.flush()
         until(lambda: (files / "health.json").exists() and output.stat().st_size)
         process.send_signal(number)
-        _, errors = process.communicate(events, timeout=60)
+        _, errors = process.communicate(events, timeout=180)
     finally:
         process.kill()
     assert process.returncode == 0, errors
@@ -106,7 +106,7 @@ def test_a_signal_ends_it_in_good_order(files, number):
     assert not (files / "health.json").exists()
 
 
-def until(condition, patience=60.0):
+def until(condition, patience=240.0):
     deadline = time.monotonic() + patience
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"

@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from streamclust import StreamClusterer
-from streamclust_connectors.cli.scene import BREATH, Paced, Scene, shape, track
+from streamclust_connectors.cli.scene import DELIVERY_SECONDS, Paced, Scene, shape, track
 from streamclust_connectors.ports import Assigned, Batch
 
 
@@ -54,7 +54,7 @@ def test_events_come_at_their_pace():
             assert isinstance(batch, Batch)
             got += batch.records
             assert len(got) <= 100.0 * (time.now - 100.0) + 1e-6
-    assert time.now == pytest.approx(110.0, abs=3 * BREATH)
+    assert time.now == pytest.approx(110.0, abs=3 * DELIVERY_SECONDS)
     assert [record.offset for record in got] == list(range(1000))
     rows = [list(json.loads(record.value).values()) for record in got]
     assert_allclose(rows, np.concatenate([events for events, _ in Scene(1000).batches(5000)]))
@@ -65,7 +65,7 @@ def test_it_tells_how_far_it_is_behind():
     source = paced(1000, 100.0, time)
     source.poll(0.5)
     time.now += 2.0
-    assert source.lag() == {source.partition: pytest.approx(200 + 100 * BREATH, abs=1)}
+    assert source.lag() == {source.partition: pytest.approx(200 + 100 * DELIVERY_SECONDS, abs=1)}
     source.poll(0.5)
     assert source.lag() == {source.partition: pytest.approx(0, abs=1)}
 

@@ -23,7 +23,10 @@ def kept(tmp_path, model):
     store = Checkpoints(tmp_path / "state" / "0")
     for offset in (10, 600):
         store.save(model.to_state({"next": [["events", 0, offset]]}))
-    sent = [snapshot(model, method, {("events", 0): 600}).value for method in ("rbhc", "abc")]
+    sent = [
+        snapshot(model.snapshot(method).to_dict(), model, {("events", 0): 600}).value
+        for method in ("rbhc", "abc")
+    ]
     lines = [b'{"channel":"lifecycle","id":"x"}', *(b'{"channel":"snapshots",' + value[1:] for value in sent)]
     (tmp_path / "found.jsonl").write_bytes(b"\n".join(lines) + b"\n")
     (tmp_path / "one.json").write_text(json.dumps(model.snapshot("bhc").to_dict()))
@@ -61,7 +64,7 @@ def test_what_was_sent_is_exported_as_it_was(kept, invoke, model, tmp_path):
 
 
 def test_a_snapshot_sent_without_scatter_can_be_shown(kept, invoke, model):
-    content = json.loads(snapshot(model, "rbhc", {}).value)
+    content = json.loads(snapshot(model.snapshot("rbhc").to_dict(), model, {}).value)
     content["dendrogram"]["scatter"] = None
     (kept / "bare.json").write_text(json.dumps(content))
     assert "3 clusters of" in invoke("snapshot", "show", kept / "bare.json").stdout

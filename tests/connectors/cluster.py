@@ -14,8 +14,11 @@ import numpy as np
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 
+from streamclust_connectors.kafka import source_type
+
+CLIENTS = ("kafka-python", "confluent")
 RUNNER = Path(__file__).with_name("runner.py")
-PATIENCE = 240.0  # a first start compiles the kernels
+PATIENCE = float(os.environ.get("STREAMCLUST_PATIENCE", "240"))  # a first start compiles the kernels
 
 
 def events(n, seed=0, d=2, k=3):
@@ -39,8 +42,8 @@ def until(what, condition, patience=PATIENCE):
 class Cluster:
     """Topics with names of their own, on a broker that others may use too."""
 
-    def __init__(self, address, **options):
-        self.address = address
+    def __init__(self, address, client="kafka-python", **options):
+        self.address, self.client = address, client
         self.options = {"bootstrap_servers": address} | options
         soon = {"reconnect_backoff_max_ms": 1000}
         self.name = f"t{uuid.uuid4().hex[:8]}"
@@ -100,11 +103,18 @@ class Cluster:
     def values(self, topic):
         return [msgspec.json.decode(record.value) for record in self.read(topic)]
 
+    def source(self, topic, group=None, **options):
+        """A source, by the client under test."""
+        return source_type(self.client)([topic], group or self.name, self.address, **options)
+
+    def join(self, topic, directory, **settings):
+        """A member of a group with its state in Kafka; the directory is for its report alone."""
+        return self.serve(topic, directory / "none", state_in="kafka", **settings)
+
     def serve(self, topic, state, **settings):
         """A service in a process of its own."""
-        service = Process(
-            self, {"topic": topic, "group": self.name, "state": str(state)} | self.options | settings
-        )
+        told = {"topic": topic, "group": self.name, "state": str(state), "library": self.client}
+        service = Process(self, told | self.options | settings)
         self.services.append(service)
         return service
 
@@ -117,18 +127,28 @@ class Process:
         self.report = Path(settings["state"]).parent / f"report-{uuid.uuid4().hex[:8]}.json"
         environment = os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
         self.log = self.report.with_suffix(".log")
+        self._over = False
+        """Whether it was told to end."""
         with self.log.open("w") as log:
             command = [sys.executable, str(RUNNER), json.dumps(settings | {"report": str(self.report)})]
             self.process = subprocess.Popen(command, env=environment, stderr=log, stdout=log)
 
     def stats(self):
-        """What it has reported last; nothing before it has."""
+        """What it has reported last; nothing before it has. A service that has ended by itself is a failure."""
+        if not self._over and self.process.poll() is not None:
+            raise AssertionError(f"the service ended by itself: {self.log.read_text()[-4000:]}")
         try:
             return json.loads(self.report.read_text())
         except FileNotFoundError:
-            if self.process.poll() is not None:
-                raise AssertionError(f"the service ended: {self.log.read_text()[-2000:]}") from None
             return {}
+
+    def story(self):
+        """What it has reported and logged last, and where its threads are."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGUSR2)
+            time.sleep(0.5)
+        said = self.report.read_text() if self.report.exists() else "nothing"
+        return f"{self.process.pid} ({self.process.poll()}): {said}\n{self.log.read_text()[-6000:]}"
 
     def until(self, what, condition, patience=PATIENCE):
         try:
@@ -143,6 +163,7 @@ class Process:
 
     def stop(self):
         """Ask it to stop, and wait for it to do so in good order."""
+        self._over = True
         self.process.terminate()
         code = self.process.wait(timeout=PATIENCE)
         assert code == 0, self.log.read_text()[-2000:]
@@ -156,5 +177,6 @@ class Process:
         self.process.send_signal(signal.SIGCONT)
 
     def kill(self):
+        self._over = True
         self.process.kill()
         self.process.wait()

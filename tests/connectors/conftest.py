@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.connectors.broker import JavaBroker, Missing, find_broker
-from tests.connectors.cluster import Cluster
+from tests.connectors.cluster import CLIENTS, Cluster
 
 
 def without_broker(error):
@@ -71,10 +71,17 @@ def secure_broker(shared_broker):
     return shared_broker["secure"]
 
 
+@pytest.fixture(params=CLIENTS)
+def client(request):
+    """The library that the service uses."""
+    return request.param
+
+
 @pytest.fixture
-def cluster(broker_address):
-    """Topics of its own on the shared broker."""
-    with Cluster(broker_address) as cluster:
+def cluster(broker_address, request):
+    """Topics of its own on the shared broker; services use the client under test, if there is one."""
+    client = request.getfixturevalue("client") if "client" in request.fixturenames else CLIENTS[0]
+    with Cluster(broker_address, client) as cluster:
         yield cluster
 
 

@@ -68,7 +68,11 @@ def broken(draw):
     return bytes(whole)
 
 
-BAD = (truncated, wrong_type, deep, huge, not_a_number, binary, packed, empty, broken)
+def long_name(draw):
+    return b'{"x": 1, "y": 2, "%s": 3}' % (b"n" * draw.choice([501, 10_000]))
+
+
+BAD = (truncated, long_name, wrong_type, deep, huge, not_a_number, binary, packed, empty, broken)
 
 
 def fuzz(n, seed, tell=lambda _: None):
@@ -96,7 +100,7 @@ def fuzz(n, seed, tell=lambda _: None):
         assert [letter.value for letter in letters] == bad
         assert all(dict(letter.headers)["__streamclust.errors.message"] for letter in letters)
         assert clusterer.n_seen == total
-        ours, theirs = (model._engine.shards.merged_tree().total for model in (clusterer, alone))
+        ours, theirs = (model.tree.total for model in (clusterer, alone))
         assert ours.weight[0] == total
         assert np.array_equal(ours.mean, theirs.mean)
         assert np.array_equal(ours.scatter, theirs.scatter)

@@ -1,5 +1,6 @@
 """Bytes to events, whatever the bytes."""
 
+import base64
 import json
 import math
 
@@ -130,3 +131,30 @@ def test_decoders_of_ones_own():
     assert failure.exception == "ValueError"
     with pytest.raises(ValueError, match="json, msgpack"):
         Decoder(format="avro")
+
+
+def test_embeddings_are_arrays_or_base64():
+    fields = Fields(vector="embedding", key="id")
+    packed = base64.b64encode(np.array([1.0, 2.0, -0.5], dtype="<f4").tobytes()).decode()
+    values = [
+        b'{"id": 1, "embedding": [1, 2, -0.5]}',
+        json.dumps({"id": 2, "embedding": packed}).encode(),
+        b'{"id": 4}',
+        b'{"id": 5, "embedding": "AAA"}',
+        b'{"id": 6, "embedding": "AAAA"}',
+        b'{"id": 8, "embedding": [1, null, 3]}',
+        b'{"id": 9, "embedding": [1, 2]}',
+        b'[{"id": 10, "embedding": [1, 2, 3]}, {"id": 11, "embedding": [1, 2, 3, 4]}]',
+        b'{"id": 12, "embedding": ["1", "2"]}',
+    ]
+    for names in ((), (0, 1, 2)):
+        found = read(*values, names=names, fields=fields)
+        assert found.keys == [1, 2, 8]
+        assert found.vectors[:2] == [{0: 1, 1: 2, 2: -0.5}] * 2
+        reasons = {failure.record.offset: failure.reason for failure in found.failures}
+        assert "embedding" in reasons[2]
+        assert "base64" in reasons[3]
+        assert "4 bytes" in reasons[4]
+        assert reasons[6] == "a vector of 2 numbers, the first had 3"
+        assert reasons[7] == "a vector of 4 numbers, the first had 3"  # with all of its message
+        assert sorted(reasons) == [2, 3, 4, 6, 7, 8]

@@ -6,7 +6,7 @@ import pytest
 from streamclust.checkpoint import Checkpoints
 from tests.connectors.cluster import events, until
 
-pytestmark = pytest.mark.compiled
+pytestmark = [pytest.mark.compiled, pytest.mark.usefixtures("client")]
 
 
 def state_of(directory, place=0):
@@ -22,7 +22,8 @@ def test_end_to_end(cluster, tmp_path):
     service = cluster.serve(topic, tmp_path / "state", topics=out, policy={"snapshot_every": 0.5})
     service.until_learnt(3000)
     service.until("no lag", lambda stats: len(stats["lag"]) == 2 and not any(stats["lag"].values()))
-    service.until("a snapshot", lambda stats: stats["snapshots"])
+    taken = service.stats()["snapshots"]
+    service.until("a snapshot of all", lambda stats: stats["snapshots"] > taken)
     stats = service.stop()
     assert (stats["events"], stats["dead_letters"], stats["tombstones"]) == (3000, 3, 1)
 

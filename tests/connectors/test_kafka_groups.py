@@ -1,11 +1,15 @@
 """Several services in one consumer group: partitions move between them, with what was learnt of them."""
 
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.structs import TopicPartition
 
 from streamclust.checkpoint import shard_from_state
+from streamclust_connectors.kafka.source import HonestAssignor
 from streamclust_connectors.shared_state import SharedState
 from tests.connectors.cluster import events, until
 
@@ -70,6 +74,7 @@ class Group:
         assert self.delivery == "at-least-once" or set(found.values()) == {1}
 
 
+@pytest.mark.usefixtures("client")
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
 def test_services_join_and_leave(cluster, tmp_path, delivery):
     group = Group(cluster, tmp_path, delivery, partitions=4, phases=3)
@@ -88,6 +93,7 @@ def test_services_join_and_leave(cluster, tmp_path, delivery):
     group.check()
 
 
+@pytest.mark.usefixtures("client")
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
 def test_a_service_that_was_away_for_too_long_joins_again(cluster, tmp_path, delivery):
     """The group goes on without it; when it wakes up it must not tell or keep what others have done meanwhile."""
@@ -106,3 +112,19 @@ def test_a_service_that_was_away_for_too_long_joins_again(cluster, tmp_path, del
     first.stop()
     second.stop()
     group.check()
+
+
+def test_a_member_that_was_dropped_claims_nothing():
+    """kafka-python's own assignor would: partitions that nobody has would wait for it to let them go, for ever."""
+    topic = SimpleNamespace(topics=lambda: {"in"}, partitions_for_topic=lambda name: set(range(6)))
+
+    def told(owned, is_member):
+        assignor = HonestAssignor(lambda: is_member)
+        assignor.member_assignment = [TopicPartition("in", number) for number in owned]
+        return assignor.metadata(["in"])
+
+    members = {"steady": told([0, 1], True), "dropped": told([2, 3, 4, 5], False), "new": told([], False)}
+    joined = [SimpleNamespace(member_id=name, metadata=metadata) for name, metadata in members.items()]
+    found = CooperativeStickyAssignor().assign(topic, joined)
+    assert {0, 1} <= {number for _, number in found["steady"].partitions()}, "who has these lets nothing go"
+    assert sorted(number for one in found.values() for _, number in one.partitions()) == list(range(6))

@@ -7,19 +7,19 @@ from collections import Counter
 import pytest
 
 from streamclust import StreamClusterer
-from streamclust_connectors.kafka import KafkaSink, KafkaSource
-from streamclust_connectors.kafka.sink import LARGEST
+from streamclust_connectors.kafka import KafkaSink
+from streamclust_connectors.kafka.sink import DEFAULT_MAX_BYTES
 from streamclust_connectors.service import Policy, Service
 from tests.connectors.cluster import PATIENCE, events, until
 
-pytestmark = pytest.mark.compiled
+pytestmark = [pytest.mark.compiled, pytest.mark.usefixtures("client")]
 
 ERRORS = "__streamclust.errors."
 
 
 def serve(cluster, topic, n, delivery, topics=(), **options):
     """The service, in this process, until it has learnt all messages, and then until it has stopped."""
-    source = KafkaSource([topic], cluster.name, cluster.address)
+    source = cluster.source(topic)
     member = f"{cluster.name}-0" if delivery == "exactly-once" else None
     sink = KafkaSink(source, dict(topics), member, **options)
     policy = Policy(poll=0.2, checkpoint_every=0.2, snapshot_every=0.1, backoff=0.01)
@@ -45,7 +45,7 @@ def large(size):
 @pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
 @pytest.mark.parametrize(
     ("limit", "size", "largest"),
-    [(None, 2_000_000, LARGEST), (30_000, 50_000, 100_000)],
+    [(None, 2_000_000, DEFAULT_MAX_BYTES), (30_000, 50_000, 100_000)],
     ids=["by default", "by refusal"],
 )
 def test_a_dead_letter_too_large_goes_without_its_value(cluster, delivery, limit, size, largest):

@@ -10,7 +10,7 @@ import pytest
 from streamclust import StreamClusterer
 from streamclust.checkpoint.files import encode
 from streamclust_connectors.decode import Decoder, Fields, Message
-from streamclust_connectors.outputs import ERRORS
+from streamclust_connectors.outputs import ERROR_HEADER_PREFIX
 from streamclust_connectors.ports import Assigned, DataLoss, Extent, Revoked, Transient
 from streamclust_connectors.service import Policy, Service
 from streamclust_connectors.shared_state import SharedState
@@ -87,7 +87,7 @@ def test_keys_times_and_weights_go_along():
     assert [(one["key"], one["time"]) for one in sink.values("assignments")] == [
         (f"k{i}", i) for i in range(50)
     ]
-    assert service.clusterer._engine.shards.merged_tree().total.weight[0] == pytest.approx(100)
+    assert service.clusterer.tree.total.weight[0] == pytest.approx(100)
 
 
 def test_assignments_in_bundles_are_the_same():
@@ -100,6 +100,22 @@ def test_assignments_in_bundles_are_the_same():
     assert max(map(len, bundles)) == 16
 
 
+def test_components_are_named_if_asked_for():
+    values, rows = events(190)
+    plainly, asked = ListSink(), ListSink()
+    serve(MemorySource({P: values}), plainly)
+    service = serve(MemorySource({P: values}), asked, policy=Policy(component=True))
+    told = asked.values("assignments")
+    assert "component" not in told[0]  # there was no model yet
+    last = told[-1]
+    view = service.clusterer.view()
+    assert last["component"] == service.clusterer.assign_many(rows[-1:]).component[0]
+    assert view.component_ids[last["component"]] == last["cluster"]
+    assert [{k: v for k, v in one.items() if k != "component"} for one in told] == plainly.values(
+        "assignments"
+    )
+
+
 def test_what_nobody_asked_for_is_not_sent():
     sink = ListSink(channels=("lifecycle",))
     service = serve(MemorySource({P: [*events(200)[0], b"oops"]}), sink)
@@ -110,16 +126,15 @@ def test_what_nobody_asked_for_is_not_sent():
 def test_a_tree_for_each_partition():
     (a, rows_a), (b, rows_b) = events(N, 1), events(N // 2, 2)
     service = serve(MemorySource({P: a, Q: b}, size=100))
-    shards = service.clusterer._engine.shards
     for name, rows in ((P, rows_a), (Q, rows_b)):
-        total = shards[name].tree.total
+        total = service.clusterer.shard_tree(name).total
         assert total.weight[0] == len(rows)
         assert np.allclose(total.mean[0], rows.mean(axis=0))
-        assert bits_of(shards[name]) == bits_of(plain(rows, shard=name)._engine.shards[name])
+        assert bits_of(service.clusterer.shard_tree(name)) == bits_of(plain(rows, shard=name).tree)
 
 
-def bits_of(shard):
-    return [array.tobytes() for array in shard.tree.to_arrays().values()]
+def bits_of(tree):
+    return [array.tobytes() for array in tree.to_arrays().values()]
 
 
 # ---------------------------------------------------------------- what cannot be learnt
@@ -164,6 +179,35 @@ def test_a_message_of_many_events_is_learnt_whole_or_not_at_all():
     assert [letter.value[:10] for letter in sink.outputs["dead-letters"]] == [b'[{"x": 3},']
 
 
+def test_a_message_that_is_left_out_as_a_whole_brings_no_feature():
+    messages = [b'{"z": 1}', b'[{"z": 1, "x": 1, "y": 2}, {"x": "a"}]', b'{"z": 2, "y": 3}']
+    sink = ListSink()
+    service = serve(MemorySource({P: messages}), sink)
+    assert service.clusterer.feature_names == ("z", "y")
+    assert [letter.value for letter in sink.outputs["dead-letters"]] == messages[1:2]
+    assert [one["id"] for one in sink.values("assignments")] == ["in-0-0", "in-0-2"]
+
+
+@pytest.mark.filterwarnings("ignore::streamclust.streaming.RefusedEvents")
+@pytest.mark.parametrize("size", [1, 7, 300])
+def test_a_wrong_time_goes_to_the_dead_letters_until_time_has_moved(size):
+    times = [10.0 * i for i in range(100)]
+    times[50] *= 1000.0  # milliseconds
+    times += [1e6 + 10.0 * i for i in range(100)]  # after a pause
+    values = [json.dumps({"x": i % 7, "t": t}).encode() for i, t in enumerate(times)]
+    sink = ListSink()
+    clusterer = StreamClusterer(half_life=100.0)
+    source = MemorySource({P: values}, size=size)
+    service = Service(source, sink, clusterer, decoder=Decoder(fields=Fields(time="t")))
+    service.run()
+    letters = [json.loads(letter.value) for letter in sink.outputs["dead-letters"]]
+    assert [letter["t"] for letter in letters] == [times[50], *times[100:131]]
+    assert (service.clusterer.n_seen, service.clusterer.n_refused) == (168, 32)
+    alone = StreamClusterer(half_life=100.0)
+    alone.learn_many([{"x": float(i % 7)} for i in range(200)], time=times, shard=P)
+    assert bits(service.clusterer) == bits(alone)
+
+
 def test_a_dead_letter_keeps_its_own_headers():
     sink = ListSink()
     serve(MemorySource({P: [Message(4, b"oops", b"key", [("mine", b"1")])]}), sink)
@@ -185,7 +229,8 @@ def test_a_dead_letter_too_large_goes_without_what_makes_it_so():
     assert (whole.value, without.value, bare.value) == (b"oops", b"", b"")
     assert (whole.key, without.key, bare.key) == (b"k", b"k", None)
     names = [
-        {name.removeprefix(ERRORS): value for name, value in letter.headers} for letter in (without, bare)
+        {name.removeprefix(ERROR_HEADER_PREFIX): value for name, value in letter.headers}
+        for letter in (without, bare)
     ]
     assert [told.get("mine") for told in names] == [b"1", None]
     assert [told["left_out"] for told in names] == [b"value", b"value, key, headers"]
@@ -201,7 +246,7 @@ def test_a_decoder_of_somebody_elses_may_say_anything():
     sink = ListSink()
     serve(MemorySource({P: [b"oops"]}), sink, decoder=Decoder(format=talkative))
     (letter,) = sink.outputs["dead-letters"]
-    assert 0 < len(dict(letter.headers)[ERRORS + "message"]) <= 1000
+    assert 0 < len(dict(letter.headers)[ERROR_HEADER_PREFIX + "message"]) <= 1000
 
 
 # ---------------------------------------------------------------- restarts
@@ -299,14 +344,15 @@ def test_a_checkpoint_that_fails_is_not_told(tmp_path):
 
 @pytest.mark.parametrize("every", [None, 1, 70, 100, 10_000])
 def test_checkpoints_by_events(tmp_path, every):
-    """One is due at the end of the turn that brings the last of so many events, and one at the end."""
+    """One is due at the end of the turn that brings the last of so many events, and one at the end for the rest."""
     source = MemorySource({P: events(300)[0]}, size=50)
     policy = Policy(checkpoint_every=1e9, checkpoint_events=every)
     service = serve(source, store=SharedState(tmp_path), policy=policy)
     turns = 300 // 50 + 1  # the last finds nothing
-    expected = 0 if every is None else 300 // (50 * -(-every // 50))
+    between = 1000 if every is None else 50 * -(-every // 50)
+    expected, rest = divmod(300, between)
     assert 0 <= expected < turns
-    assert service.stats.checkpoints == expected + 1
+    assert service.stats.checkpoints == expected + bool(rest)
 
 
 # ---------------------------------------------------------------- partitions that come and go
@@ -321,7 +367,7 @@ def test_partitions_move_with_what_was_learnt(tmp_path):
     assert here.clusterer.shards == (P,)
     there = serve(MemorySource({Q: b}), store=second)
     assert there.stats.positions == {Q: N}
-    total = there.clusterer._engine.shards[Q].tree.total
+    total = there.clusterer.shard_tree(Q).total
     assert total.weight[0] == N
     assert np.allclose(total.mean[0], rows_b.mean(axis=0))
     # and back: the first finds what the second has learnt since, though its own old checkpoint knew less
@@ -329,7 +375,7 @@ def test_partitions_move_with_what_was_learnt(tmp_path):
     again = serve(MemorySource({P: a, Q: b}), store=SharedState(tmp_path))
     assert again.stats.events == N - N // 2
     for name, rows in ((P, rows_a), (Q, rows_b)):
-        assert np.allclose(again.clusterer._engine.shards[name].tree.total.mean[0], rows.mean(axis=0))
+        assert np.allclose(again.clusterer.shard_tree(name).total.mean[0], rows.mean(axis=0))
 
 
 def test_what_a_process_leaves_that_was_killed_is_taken_over(tmp_path):
@@ -339,7 +385,7 @@ def test_what_a_process_leaves_that_was_killed_is_taken_over(tmp_path):
         serve(MemorySource({P: values}, size=50), Crashing(5, False), store, EAGER)
     other = serve(MemorySource({P: values}), store=SharedState(tmp_path))
     assert other.held.store.place == 1
-    total = other.clusterer._engine.shards[P].tree.total
+    total = other.clusterer.shard_tree(P).total
     assert total.weight[0] == N
     assert np.allclose(total.mean[0], rows.mean(axis=0))
     store.close()
@@ -355,7 +401,7 @@ def test_a_partition_that_is_assigned_again_goes_on_where_it_was(tmp_path):
     values, rows = events(N)
     script = [None, Revoked((P,)), Assigned((P,))]
     service = serve(MemorySource({P: values}, script=script), store=SharedState(tmp_path))
-    assert np.allclose(service.clusterer._engine.shards[P].tree.total.mean[0], rows.mean(axis=0))
+    assert np.allclose(service.clusterer.shard_tree(P).total.mean[0], rows.mean(axis=0))
     assert service.clusterer.n_seen == N
 
 
@@ -441,6 +487,15 @@ def test_snapshots_on_demand_and_by_the_clock():
     assert found[0]["id"] == "in-0-20"
     assert len(found) > 1
     assert sum(found[-1]["dendrogram"]["weight"]) == pytest.approx(found[-1]["events"])
+    assert [kept.events for kept in service.shelf.kept] == [each["events"] for each in found]
+
+
+def test_snapshots_are_kept_where_nobody_takes_them():
+    service = Service(MemorySource({P: events(200)[0]}), ListSink(channels=()), StreamClusterer())
+    service.request_snapshot()
+    service.run()
+    (kept,) = service.shelf.kept
+    assert (kept.version, kept.events, service.stats.snapshots) == (1, 200, 1)
 
 
 def test_a_snapshot_too_large_goes_without_details():

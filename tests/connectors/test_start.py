@@ -16,13 +16,34 @@ SLOW = {"matplotlib", "pandas", "pyarrow", "sklearn", "scipy.optimize", "scipy.s
     [
         "streamclust.streaming",
         "streamclust_connectors.service, streamclust_connectors.shared_state",
-        "streamclust_connectors.kafka.reading, streamclust_connectors.kafka.sending",
+        "streamclust_connectors.kafka, streamclust_connectors.kafka.confluent",
     ],
 )
 def test_packages_that_only_a_refit_needs_are_not_imported(modules):
     code = f"import sys, {modules}; print(*({SLOW!r} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.split() == []
+
+
+FIRST_EVENT = (
+    "import sys; from streamclust import StreamClusterer; "
+    "model = StreamClusterer(); model.learn_one({'x': 1.0}); model.predict_one({'x': 1.0}); print(*sys.modules)"
+)
+
+
+@pytest.mark.compiled
+def test_the_first_event_of_a_stream_loads_nothing_that_only_others_need():
+    """SciPy is for refits, numba's registries for compiling."""
+    for _ in range(2):  # the first may have to compile
+        found = subprocess.run(
+            [sys.executable, "-c", FIRST_EVENT], capture_output=True, text=True, check=True
+        )
+    loaded = set(found.stdout.split())
+    assert "streamclust.engine" in loaded
+    others = {"narwhals", "river.utils", "streamclust.hierarchy", "streamclust.plots"}
+    of_scipy = {"scipy.integrate", "scipy.linalg", "scipy.sparse", "scipy.special", "numpy.f2py"}
+    of_the_compiler = {"numba.np.linalg", "numba.cpython.mathimpl"}
+    assert loaded & (SLOW | others | of_scipy | of_the_compiler) == set()
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,10 @@ FIELDS = [
     Fields(features=("x", "y")),
     Fields(features=("y", "x"), key="x", time="at"),
     Fields(features=("x", "y", "z"), vector="v"),
+    Fields(exclude=("z", "other")),
+    Fields(exclude=("other",), key="id", time="at"),
+    Fields(exclude=("y",), vector="v"),
+    Fields(features=("x", "y", "z"), exclude=("z", "id")),
 ]
 
 numbers = st.one_of(

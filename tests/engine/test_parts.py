@@ -5,18 +5,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamclust.engine import Engine, Settings, schedule
-from streamclust.engine.births import led, newborn
+from streamclust.engine import Engine, EngineSettings, schedule
+from streamclust.engine.births import newborn
+from streamclust.engine.looking import NEVER
 from streamclust.engine.present import WithStrays, as_of_now, drifted, evidence
 from streamclust.engine.shards import Shard
-from streamclust.engine.watch import STRIDE, WINDOW, Watch
+from streamclust.engine.watch import BLOCK_EVENTS, WINDOW_EVENTS, Watch, watched_in
+from streamclust.refit.dp_means.online import lead
 from streamclust.tree import SummaryTree
 from tests.streams import clustered
 
 # ---------------------------------------------------------------- watch
 
 
-@given(st.integers(1, 3 * WINDOW), st.lists(st.integers(1, 3 * WINDOW), max_size=5))
+@given(st.integers(1, 3 * WINDOW_EVENTS), st.lists(st.integers(1, 3 * WINDOW_EVENTS), max_size=5))
 def test_what_is_watched_does_not_depend_on_batches(n, cuts):
     rows = np.arange(float(n))[:, None]
     whole, parts = Watch(1), Watch(1)
@@ -24,9 +26,17 @@ def test_what_is_watched_does_not_depend_on_batches(n, cuts):
     for piece in np.split(rows, sorted({c for c in cuts if c < n})):
         parts.see(piece, int(piece[0, 0]))
     np.testing.assert_array_equal(whole.latest(), parts.latest())
-    expected = [i for i in range(n) if i < WINDOW or i % STRIDE == 0][-WINDOW:]
+    chosen = set(watched_in(np.arange(n // BLOCK_EVENTS + 1)).tolist())
+    expected = [i for i in range(n) if i < WINDOW_EVENTS or i in chosen][-WINDOW_EVENTS:]
     np.testing.assert_array_equal(whole.latest()[:, 0], expected)
     np.testing.assert_array_equal(whole.numbers(), expected)
+
+
+@given(st.integers(2, 64))
+def test_one_event_in_each_block_is_watched_whatever_the_period_of_the_stream(period):
+    numbers = watched_in(np.arange(64 * period))
+    np.testing.assert_array_equal(numbers // BLOCK_EVENTS, np.arange(64 * period))
+    assert np.bincount(numbers % period, minlength=period).min() >= 30  # of 64
 
 
 def test_two_watches_become_one():
@@ -72,7 +82,7 @@ def test_the_present_of_what_forgets_is_no_older_than_its_memory():
     rng = np.random.default_rng(0)
     late = np.arange(6000) >= 3000
     labels = np.where(late, rng.random(6000) < 0.75, rng.random(6000) < 0.1)
-    engine = Engine(1, Settings(half_life=300.0, background=False))
+    engine = Engine(1, EngineSettings(half_life=300.0, background=False))
     engine.learn(rng.normal(size=(6000, 1)) + 9.0 * labels[:, None])
     kept = np.exp2(-np.arange(6000)[::-1] / 300.0)
     shares = engine.clusters().weight / engine.clusters().weight.sum()
@@ -82,7 +92,7 @@ def test_the_present_of_what_forgets_is_no_older_than_its_memory():
 @pytest.fixture
 def engine():
     rng = np.random.default_rng(0)
-    engine = Engine(2, Settings(background=False))
+    engine = Engine(2, EngineSettings(background=False))
     engine.learn(rng.normal(size=(1000, 2)) + 20.0 * rng.integers(2, size=(1000, 1)))
     return engine
 
@@ -100,7 +110,7 @@ def test_a_group_of_outsiders_is_a_birth_and_scattered_ones_are_not(engine):
 
 def test_leaders_take_what_is_within_reach():
     points = np.array([[0.0], [3.0], [1.0], [10.0], [9.5], [4.9]])
-    assert led(points, 4.0).tolist() == [0, 1, 0, 2, 2, 1]
+    assert lead(points, 4.0).tolist() == [0, 1, 0, 2, 2, 1]
 
 
 @pytest.mark.compiled
@@ -108,16 +118,20 @@ def test_leaders_take_what_is_within_reach():
 def test_a_new_cluster_is_shown_before_any_refit_found_it(penalty):
     rng = np.random.default_rng(0)
     told = []
-    engine = Engine(2, Settings(background=False, birth_penalty=penalty), told.append)
-    old = rng.normal(size=(12 * schedule.LOOK, 2))
+    engine = Engine(2, EngineSettings(background=False, birth_penalty=penalty), told.append)
+    old = rng.normal(size=(12 * schedule.LOOK_EVENTS, 2))
     engine.learn(old)
     before = len(told)
-    new = rng.normal(size=(schedule.LOOK, 2)) + np.where(rng.random(schedule.LOOK) < 0.5, 0.0, 30.0)[:, None]
+    new = (
+        rng.normal(size=(schedule.LOOK_EVENTS, 2))
+        + np.where(rng.random(schedule.LOOK_EVENTS) < 0.5, 0.0, 30.0)[:, None]
+    )
     engine.learn(new)
     assert [change.kind for change in told[before:]] == ["born"]
-    assert engine.refit is not None  # it was seen, and a refit is on its way
+    assert engine.change_due == engine.next_look  # it was seen, and a refit will judge it
     assert engine.model.predict(np.array([[30.0, 30.0]])) == [engine.model.ids[-1]]
-    engine.learn(rng.normal(size=(2 * schedule.LOOK, 2)) + 30.0)
+    engine.learn(np.tile(new, (2, 1)))
+    assert engine.change_due == NEVER
     assert [change.kind for change in told[before:]] == ["born"]  # the refit has confirmed it in silence
 
 
@@ -129,7 +143,7 @@ def test_refits_come_often_at_first_and_then_as_evidence_grows():
     while n < 1_000_000:
         n = schedule.next_refit(n, evidence=n, warmup=100, every=20_000)
         at.append(n)
-    assert at[:4] == [100, 300, 900, 2700]
+    assert at[:5] == [100, 200, 400, 800, 1600]
     gaps = np.diff(at)
     assert all(gaps[i] <= gaps[i + 1] for i in range(len(gaps) - 1))
     assert at[-1] == at[-2] + at[-2] // 2
@@ -139,7 +153,7 @@ def test_refits_come_often_at_first_and_then_as_evidence_grows():
 
 def test_shards_are_summarised_apart_and_clustered_together():
     rows, labels = clustered(2000, 2, k=4, seed=5, spread=20.0)
-    engine = Engine(2, Settings(background=False))
+    engine = Engine(2, EngineSettings(background=False))
     for part in range(4):
         engine.learn(rows[labels == part], shard=("topic", part))
     engine.settle()
@@ -150,7 +164,7 @@ def test_shards_are_summarised_apart_and_clustered_together():
 
 def test_a_shard_can_move_to_another_engine():
     rows, labels = clustered(2000, 2, k=2, seed=5, spread=20.0)
-    here, there = (Engine(2, Settings(background=False)) for _ in range(2))
+    here, there = (Engine(2, EngineSettings(background=False)) for _ in range(2))
     here.learn(rows[labels == 0], shard="a")
     here.learn(rows[labels == 1], shard="b")
     part = here.release("b")
@@ -164,7 +178,7 @@ def test_a_shard_can_move_to_another_engine():
 
 
 def test_engines_of_different_settings_do_not_merge():
-    one, other = Engine(2, Settings()), Engine(2, Settings(half_life=5.0))
+    one, other = Engine(2, EngineSettings()), Engine(2, EngineSettings(half_life=5.0))
     with pytest.raises(ValueError, match="same settings"):
         one.merge(other)
 
@@ -193,7 +207,7 @@ def test_rare_clusters_are_told_apart():
     share = np.r_[np.full(5, 0.199), np.full(3, 0.005 / 3)]
     labels = rng.choice(8, size=200_000, p=share / share.sum())
     rows = centres[labels] + rng.normal(size=(200_000, 8))
-    engine = Engine(8, Settings(background=False))
+    engine = Engine(8, EngineSettings(background=False))
     engine.learn(rows)
     engine.settle()
     large, rare = np.split(engine.model.predict(centres), [5])

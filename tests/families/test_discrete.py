@@ -53,17 +53,6 @@ def test_predictive_is_scipys(family, x, predictive, cost, prior):
         assert_allclose(fast[i, k], predictive(x[i], x[k == LABELS], *prior), rtol=1e-11)
 
 
-@each
-def test_bounds_are_reached_at_corners(family, x, predictive, cost, prior):
-    posterior = family.posterior(clusters_of(x))
-    lo, hi = x.min(axis=0)[None], x.max(axis=0)[None]
-    lower, upper = family.cost_bounds(posterior, lo, hi)
-    corners = np.array(list(itertools.product(*zip(lo[0], hi[0], strict=True))))
-    at_corners = family.labelling_cost(posterior, corners)
-    assert_allclose(lower[0], at_corners.min(axis=0), rtol=1e-12, atol=1e-12)
-    assert_allclose(upper[0], at_corners.max(axis=0), rtol=1e-12)
-
-
 def test_marginals_of_one_feature_by_quadrature():
     x = np.array([[2.0], [5.0], [3.0]])
     poisson = Poisson(1.5, 0.7)

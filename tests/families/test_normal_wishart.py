@@ -5,10 +5,13 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.special import digamma as scipy_digamma
 
-from streamclust._kernels.normal_wishart import digamma, factorise
+from streamclust._kernels.families import normal_wishart as kernels
 from streamclust.families import Gaussian
 from streamclust.families.linalg import cholesky, log_determinant, whitener
 from streamclust.moments import Moments
+from tests.parts import from_python
+
+digamma, factorise = from_python(kernels.digamma), from_python(kernels.factorise)
 
 
 def factorised(matrix):

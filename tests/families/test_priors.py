@@ -56,8 +56,11 @@ def test_cases_are_spread_and_do_not_follow_a_period():
     cases = priors.spread_indices(1000, 100)
     assert len(np.unique(cases)) == 100
     assert_array_equal(cases, priors.spread_indices(1000, 100))
-    assert np.diff(cases).max() < 30
-    assert len(np.unique(cases % 10)) == 10
+    for period in range(
+        2, 65
+    ):  # the χ² of its residues, in units of its mean; steps of the golden ratio reach 10
+        counts = np.bincount(priors.spread_indices(3000, 300) % period, minlength=period)
+        assert ((counts - 300 / period) ** 2).sum() / 300 < 3
 
 
 def test_neighbours_among_duplicates_are_others():
@@ -194,10 +197,6 @@ def test_priors_of_hard_data_are_proper(cls, rule, name):
     assert np.all(np.isfinite(family.log_marginal(rows)))
     assert np.all(np.isfinite(family.labelling_cost(posterior, x)))
     assert np.all(np.isfinite(family.generator(rows[:1])))
-    lower, upper = family.cost_bounds(posterior, x.min(axis=0)[None], x.max(axis=0)[None])
-    cost = family.labelling_cost(posterior, x)
-    assert np.all(lower <= cost)
-    assert np.all(cost <= upper)
 
 
 def test_floor_of_d_small():

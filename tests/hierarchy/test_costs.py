@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from streamclust._kernels import hierarchy as kernels
-from streamclust.families import FAMILIES, FlatGaussian, Gaussian
-from streamclust.hierarchy.agglomerate import method_named
-from streamclust.hierarchy.problem import Problem, check_rows
+from streamclust._kernels.hierarchy import costs as kernels
+from streamclust.families import FAMILIES, BernoulliProduct, FlatGaussian, Gaussian
+from streamclust.hierarchy.agglomerate import agglomerate, method_named
+from streamclust.hierarchy.problem import MergeProblem, check_rows
 from streamclust.moments import Moments
 from tests.hierarchy.scenes import METHODS, energy_of, rows_of
 
@@ -16,7 +16,7 @@ methods = pytest.mark.parametrize("method", METHODS)
 
 def made(method, name, d=3, n=9, weighted=False, seed=0):
     family, rows = rows_of(name, n, d, np.random.default_rng(seed), weighted)
-    return Problem.of(method_named(method, family, None, 2.0, 1.5), family, rows), family, rows
+    return MergeProblem.of(method_named(method, family, None, 2.0, 1.5), family, rows), family, rows
 
 
 @every
@@ -38,7 +38,7 @@ def test_costs_are_differences_of_the_families_energies(method, name, weighted, 
 def test_tables_are_used_for_whole_counts_alone_and_change_nothing(method, name):
     problem, _, _ = made(method, name)
     assert (problem.table.shape[1] > 0) == (method != "rbhc")
-    bare = Problem(*problem.arguments[:-1], np.empty((3, 0)))
+    bare = MergeProblem(*problem.arguments[:-1], np.empty((3, 0)))
     np.testing.assert_allclose(
         problem.costs(0, np.arange(1, 9)), bare.costs(0, np.arange(1, 9)), rtol=1e-10, atol=1e-9
     )
@@ -53,7 +53,7 @@ def test_a_merge_leaves_the_union_in_the_slot(method, name):
     apart = problem.energy[2] + problem.energy[5]
     kernels.price(*problem.arguments, 2, 5, np.array([0]), 0, np.empty(1))
     together = rows[[0, 1, 3, 4, 6, 7, 8]]
-    both = Problem.of(
+    both = MergeProblem.of(
         method_named(method, family, None, 2.0, 1.5),
         family,
         Moments.stack([rows[[2, 5]].to_groups(None, kind=family.scatter), together.to(family.scatter)]),
@@ -81,7 +81,7 @@ def test_determinants_beyond_the_range_of_numbers():
     for scale in (1e-12, 1e12):
         moved = Gaussian(family.xi0, family.m0 * scale, family.eta0, family.B0 * scale**2)
         shrunk = Moments.rows_of_points(rows.mean * scale)
-        problem = Problem.of(method_named("abc", moved, None, 2.0, 1.0), moved, shrunk)
+        problem = MergeProblem.of(method_named("abc", moved, None, 2.0, 1.0), moved, shrunk)
         energy = energy_of("abc", moved, shrunk)
         expected = [energy((0, j)) - energy((0,)) - energy((j,)) for j in range(1, 9)]
         np.testing.assert_allclose(problem.costs(0, np.arange(1, 9)), expected, rtol=1e-6)
@@ -92,7 +92,9 @@ def test_costs_do_not_depend_on_where_the_data_lie():
     rng = np.random.default_rng(1)
     x = np.round(rng.normal(size=(8, 3)) * 2**10) / 2**10
     near, far = [
-        Problem.of(method_named(m, f, None, 2.0, 1.0), f, Moments.rows_of_points(y)).costs(0, np.arange(1, 8))
+        MergeProblem.of(method_named(m, f, None, 2.0, 1.0), f, Moments.rows_of_points(y)).costs(
+            0, np.arange(1, 8)
+        )
         for y in (x, x + 2.0**27)
         for f in [Gaussian.informed(y, rule="nearest")]
         for m in ["abc"]
@@ -119,7 +121,7 @@ def test_rows_that_no_tree_can_have_are_named(rows, message):
 def test_means_that_no_counts_have(name, value):
     family = FAMILIES[name]()
     with pytest.raises(ValueError, match="means of counts"):
-        Problem.of(
+        MergeProblem.of(
             method_named("abc", family, None, 1.0, 1.0), family, Moments.rows_of_points([[value], [0.0]])
         )
 
@@ -127,4 +129,10 @@ def test_means_that_no_counts_have(name, value):
 def test_flat_priors_are_refused():
     flat = FlatGaussian.informed(np.random.default_rng(0).normal(size=(9, 2)))
     with pytest.raises(ValueError, match="flat prior"):
-        Problem.of(method_named("abc", flat, None, 1.0, 1.0), flat, Moments.rows_of_points([[0.0, 1.0]]))
+        MergeProblem.of(method_named("abc", flat, None, 1.0, 1.0), flat, Moments.rows_of_points([[0.0, 1.0]]))
+
+
+def test_unlike_prior_counts_of_ones_and_zeros_are_refused():
+    rows = Moments.rows_of_points(np.eye(3))
+    with pytest.raises(ValueError, match="without zeros0"):
+        agglomerate(BernoulliProduct(0.1, zeros0=0.2), rows, "abc")

@@ -9,7 +9,7 @@ from streamclust.families import FAMILIES, Finite, Gaussian, SphericalGaussian
 from streamclust.hierarchy import agglomerate, agglomerate_steps, threshold_rule
 from streamclust.hierarchy.agglomerative import Agglomerative
 from streamclust.hierarchy.nn_chain import chain_merges
-from streamclust.hierarchy.problem import Merges, Problem
+from streamclust.hierarchy.problem import MergeProblem, Merges
 from streamclust.hierarchy.rbhc import Relaxed
 from streamclust.hierarchy.ward import ward_merges
 from streamclust.moments import Moments
@@ -47,7 +47,7 @@ def test_rounds_and_the_chain_agree_on_weighted_rows():
     merges = []
     for search in (ward_merges, chain_merges):
         merges.append(Merges(90))
-        for _ in search(Problem.of(Relaxed(), family, rows), merges[-1]):
+        for _ in search(MergeProblem.of(Relaxed(), family, rows), merges[-1]):
             pass
     np.testing.assert_allclose(np.sort(merges[0].costs), np.sort(merges[1].costs), rtol=1e-9)
 
@@ -122,7 +122,7 @@ def test_abc_stops_at_the_least_free_energy():
     energies = [
         Finite(2.0).free_energy(family, points(x).to_groups(tree.cut(k=k), kind="full")) for k in range(1, 41)
     ]
-    problem = Problem.of(Agglomerative(2.0), family, points(x))
+    problem = MergeProblem.of(Agglomerative(2.0), family, points(x))
     np.testing.assert_allclose(
         Agglomerative(2.0).free_energies(problem, tree.cost)[::-1], energies, rtol=1e-9
     )

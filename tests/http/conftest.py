@@ -49,7 +49,7 @@ def turning(service):
         yield service
     finally:
         service.stop()
-        thread.join(30)
+        thread.join(180)
         assert not thread.is_alive()
 
 
@@ -62,10 +62,10 @@ def starting():
     """A function that starts a service, and a server on a free port, to the end of this."""
     with ExitStack() as stack:
 
-        def begin(service=None, http=None, health=None, **engine):
+        def begin(service=None, http=None, health=None, vector=None, **engine):
             service = stack.enter_context(turning(service or made(**engine)))
             settings = load(overrides={"http": {"port": 0} | (http or {}), "health": health or {}})
-            backend = Backend(service, "http", settings.http)
+            backend = Backend(service, "http", settings.http, vector=vector)
             app = create_app(backend, settings)
             server = ExitStack()
             stack.push(server)
@@ -104,7 +104,7 @@ def taught(begin, **options):
     return found
 
 
-def until(condition, patience=60.0):
+def until(condition, patience=240.0):
     waiting = threading.Event()
     for _ in range(int(patience / 0.01)):
         if condition():

@@ -1,13 +1,9 @@
 """`streamclust serve` and `streamclust run --http`, as processes."""
 
-import json
 import signal
 import subprocess
-import sys
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 
-import httpx
 import pytest
 from typer.testing import CliRunner
 
@@ -17,40 +13,15 @@ from streamclust_connectors.cli.listening import beside
 from streamclust_connectors.http.server import listening
 from streamclust_connectors.settings import ConfigError, load
 from tests.http.conftest import objects, points, problem, until
-
-COMMAND = Path(sys.executable).with_name("streamclust")
+from tests.http.processes import COMMAND, launched
 
 
 @contextmanager
 def command(folder, *arguments):
-    """A process that listens; its address is in its log."""
-    log = folder / "log"
-    with log.open("ab") as errors:
-        process = subprocess.Popen(
-            [COMMAND, *map(str, arguments)], cwd=folder, stdout=subprocess.DEVNULL, stderr=errors
-        )
-
-    def url():
-        lines = [json.loads(line) for line in log.read_text().splitlines()]
-        return next((line["url"] for line in lines[::-1] if line["message"] == "listening"), None)
-
-    try:
-        until(lambda: url() or process.poll() is not None)
-        with httpx.Client(base_url=url(), timeout=120) as client:
-            until(lambda: ready(client))
-            yield process, client
-        assert "Traceback" not in log.read_text()
-    finally:
-        process.kill()
-        process.wait()
-        log.unlink()
-
-
-def ready(client):
-    try:
-        return client.get("/readyz").status_code == 200
-    except httpx.ConnectError:
-        return False
+    """A process that listens, and a client of it."""
+    with launched(folder, *arguments) as found, found.client() as client:
+        yield found.process, client
+    found.log.unlink()
 
 
 def test_what_was_learnt_outlives_the_process(tmp_path):
@@ -62,7 +33,7 @@ def test_what_was_learnt_outlives_the_process(tmp_path):
         clusters = client.get("/v1/clusters").json()["clusters"]
         told = client.get("/v1/events").json()["events"]
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(180) == 0
     (checkpoint,) = (tmp_path / "state" / "0").glob("*.checkpoint")
     assert StreamClusterer.load(checkpoint).n_seen == 200
     with command(tmp_path, *arguments) as (process, client):
@@ -74,7 +45,7 @@ def test_what_was_learnt_outlives_the_process(tmp_path):
         client.post("/v1/learn", json=objects(rows[200:])).raise_for_status()
         assert client.get("/v1/status").json()["events"] == 400
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        assert process.wait(180) == 0
 
 
 def test_a_killed_process_has_what_its_last_checkpoint_has(tmp_path):
@@ -103,7 +74,7 @@ def test_beside_a_source(tmp_path):
         until(lambda: client.get("/v1/clusters").json()["clusters"])
         problem(client.post("/v1/learn", json={"x0": 1}), 409)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(180) == 0
 
 
 def test_without_being_told_nothing_listens():

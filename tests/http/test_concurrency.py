@@ -26,7 +26,7 @@ class Askers:
         self.threads = [threading.Thread(target=self.ask, args=(url, ask)) for ask in asks]
 
     def ask(self, url, ask):
-        with httpx.Client(base_url=url, timeout=60) as client:
+        with httpx.Client(base_url=url, timeout=180) as client:
             while not self.over.is_set():
                 answer = ask(client)
                 self.answers += 1
@@ -70,7 +70,7 @@ def test_several_teach_at_once_and_nothing_is_lost(start):
     learnt = []
 
     def teach(rows):
-        with httpx.Client(base_url=api.url, timeout=60) as client:
+        with httpx.Client(base_url=api.url, timeout=180) as client:
             for chunk in np.array_split(rows, 10):
                 answer = client.post("/v1/learn", json=objects(chunk))
                 learnt.append(answer.json()["learnt"])
@@ -83,7 +83,7 @@ def test_several_teach_at_once_and_nothing_is_lost(start):
             teacher.join(60)
     assert askers.failures == []
     assert sum(learnt) == TOTAL == api.service.clusterer.n_seen
-    total = api.service.clusterer._engine.shards.merged_tree().total
+    total = api.service.clusterer.tree.total
     assert total.weight[0] == pytest.approx(TOTAL)
     assert total.mean[0] == pytest.approx(points(TOTAL).mean(axis=0))
 
@@ -95,7 +95,7 @@ def test_predictions_while_features_appear(start):
     over, failures = threading.Event(), []
 
     def predict():
-        with httpx.Client(base_url=api.url, timeout=60) as client:
+        with httpx.Client(base_url=api.url, timeout=180) as client:
             while not over.is_set():
                 answer = client.post("/v1/predict", json=[{"x": 1, "y": 2}, {"y": 3, "f3": 1, "zz": 7}])
                 if answer.status_code != 200 or None in answer.json()["cluster"]:

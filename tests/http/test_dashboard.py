@@ -92,5 +92,5 @@ def test_packing_loses_nothing():
 
 def test_without_plotly_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr(dashboard, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"pip install 'streamclust\[service\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'streamclust\[http\]'"):
         dashboard.router()

@@ -3,12 +3,20 @@
 import threading
 import time
 
+import msgspec
 import pytest
 
-from streamclust.lineage import KEPT, Change
+from streamclust import StreamClusterer
+from streamclust.lineage import MAX_EVENTS, Change
 from streamclust_connectors.handing import Busy, HandedLock
-from streamclust_connectors.http.history import CAPACITY, TREND, History, Journal, Sample
-from streamclust_connectors.http.kept import SHARE, SHORTEST, Kept
+from streamclust_connectors.http.backend import Backend
+from streamclust_connectors.http.history import MAX_SAMPLES, TREND_SECONDS, Journal, Sample, SampleHistory
+from streamclust_connectors.http.kept import KEPT_PER_MAKING, MIN_KEPT_SECONDS, Kept
+from streamclust_connectors.service import Service
+from streamclust_connectors.shared_state import SharedState
+from streamclust_connectors.sinks import ListSink
+from streamclust_connectors.sources import MemorySource
+from tests.http.conftest import QUICK, objects, points
 
 
 def sample(at, **shares):
@@ -16,28 +24,28 @@ def sample(at, **shares):
 
 
 def test_older_samples_thin_out_and_the_latest_are_all_there():
-    history = History()
-    for second in range(50 * CAPACITY):
+    history = SampleHistory()
+    for second in range(50 * MAX_SAMPLES):
         history.add(sample(float(second)))
     at = history.since()["at"]
-    assert len(at) <= CAPACITY
+    assert len(at) <= MAX_SAMPLES
     assert at == sorted(set(at))
     assert at[0] == 0.0
-    latest = at[-CAPACITY // 2 :]
-    assert latest == [float(50 * CAPACITY - CAPACITY // 2 + i) for i in range(CAPACITY // 2)]
+    latest = at[-MAX_SAMPLES // 2 :]
+    assert latest == [float(50 * MAX_SAMPLES - MAX_SAMPLES // 2 + i) for i in range(MAX_SAMPLES // 2)]
 
 
 def test_shares_as_they_were():
-    history = History()
+    history = SampleHistory()
     assert history.shares_before(0.0) == {}
     for second in range(200):
         history.add(sample(float(second), c1=second / 200))
-    assert history.shares_before(199.0) == {1: (199 - TREND) / 200}
+    assert history.shares_before(199.0) == {1: (199 - TREND_SECONDS) / 200}
     assert history.shares_before(10.0) == {1: 0.0}
 
 
 def test_moments_before_there_were_clusters_are_no_trend():
-    history = History()
+    history = SampleHistory()
     history.add(sample(0.0))
     history.add(sample(1.0, c1=0.5))
     assert history.shares_before(2.0) == {1: 0.5}
@@ -70,10 +78,10 @@ def test_what_happens_again_after_a_return_to_a_checkpoint_is_told_once():
 
 def test_the_journal_is_bounded():
     journal = Journal()
-    for start in range(0, KEPT + 100, 100):
+    for start in range(0, MAX_EVENTS + 100, 100):
         journal.update([change(at) for at in range(start, start + 100)])
-    assert len(journal.after(0)) == KEPT
-    assert journal.last == KEPT + 100
+    assert len(journal.after(0)) == MAX_EVENTS
+    assert journal.last == MAX_EVENTS + 100
 
 
 # -------------------------------------------------------------------- kept
@@ -89,9 +97,9 @@ def test_what_is_costly_is_made_seldom():
 
     kept = Kept(HandedLock(), make, clock=lambda: now[0])
     assert [kept(), kept()] == [1, 1]
-    now[0] = 0.1 + SHARE * 0.1 - 0.01
+    now[0] = 0.1 + KEPT_PER_MAKING * 0.1 - 0.01
     assert kept() == 1
-    now[0] = 0.1 + SHARE * 0.1 + 0.01
+    now[0] = 0.1 + KEPT_PER_MAKING * 0.1 + 0.01
     assert kept() == 2
     kept.forget()
     assert kept() == 3
@@ -101,10 +109,30 @@ def test_what_costs_nothing_is_kept_for_a_second():
     now = [0.0]
     kept = Kept(HandedLock(), lambda: now[0], clock=lambda: now[0])
     assert kept() == 0.0
-    now[0] = SHORTEST - 0.01
+    now[0] = MIN_KEPT_SECONDS - 0.01
     assert kept() == 0.0
-    now[0] = SHORTEST + 0.01
+    now[0] = MIN_KEPT_SECONDS + 0.01
     assert kept() == now[0]
+
+
+def test_what_was_restored_is_seen_at_once(tmp_path):
+    """Though the page, or the history, asked a moment before the state was loaded."""
+    store = SharedState(tmp_path)
+
+    def begun():
+        values = [msgspec.json.encode(event) for event in objects(points(200))]
+        clusterer = StreamClusterer(warmup=50)
+        return Service(MemorySource({("events", 0): values}), ListSink(), clusterer, store, policy=QUICK)
+
+    begun().run()
+    again = begun()
+    backend = Backend(again)
+    assert backend.clusters()["clusters"] == []
+    again.turn()
+    again.turn()
+    assert again.stats.ready
+    assert sum(cluster["weight"] for cluster in backend.clusters()["clusters"]) == 200
+    store.close()
 
 
 # -------------------------------------------------------------------- the lock

@@ -10,7 +10,9 @@ from tests.http.conftest import N, made, until
 
 GRAFANA = Path(__file__).parents[2] / "docker" / "grafana" / "dashboards" / "streamclust.json"
 UNITS = ("_seconds", "_bytes", "_records")
-PLAIN = {"streamclust_clusters", "streamclust_features", "streamclust_model_version", "streamclust_ready"}
+PLAIN = {
+    f"streamclust_{name}" for name in ("clusters", "features", "model_version", "ready", "stopped_partitions")
+}
 
 
 def families(answer):

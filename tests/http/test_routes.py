@@ -1,15 +1,17 @@
 """Every route, and what it answers."""
 
+import base64
 import json
 import math
 
 import numpy as np
 import pytest
+from sklearn.datasets import make_moons
 
 from streamclust import StreamClusterer, __version__
 from streamclust.hierarchy.dendrogram import Dendrogram
-from streamclust_connectors.http.backend import SNAPSHOTS
 from streamclust_connectors.ports import Revoked
+from streamclust_connectors.shelf import MAX_SNAPSHOTS
 from streamclust_connectors.sources import MemorySource
 from tests.http.conftest import CENTRES, N, made, objects, points, problem, until
 
@@ -77,7 +79,21 @@ def test_history_grows_by_the_second_and_can_be_continued(shared):
     until(lambda: client.get("/v1/history").json()["shares"][-1])
     history = client.get("/v1/history").json()
     assert sum(history["shares"][-1].values()) == pytest.approx(1)
-    assert history["novelty_high"][-1] > history["novelty"][-1]
+
+
+def test_novelty_is_that_of_new_events_and_unknown_while_none_come(start):
+    found = start()
+    sample, history = found.backend.sample, found.backend.history.since
+    assert found.backend.history.since()["novelty"] in ([], [None])
+    found.client.post("/v1/learn", json=objects(points()))
+    until(lambda: any(history()["novelty"]))  # a sample is taken every second
+    (known,) = np.flatnonzero([value is not None for value in history()["novelty"]])
+    assert history()["novelty_high"][known] > history()["novelty"][known]
+    for _ in range(3):
+        sample()
+    assert history()["novelty"][-3:] == history()["novelty_high"][-3:] == [None] * 3
+    found.client.post("/v1/learn", json=objects(points(10)))
+    until(lambda: sum(value is not None for value in history()["novelty"]) == 2)
 
 
 # -------------------------------------------------------------------- clusters
@@ -101,6 +117,27 @@ def test_clusters(shared):
         assert shared.client.get(f"/v1/clusters/{cluster['id']}").json()["mean"] == cluster["mean"]
     assert "/v1/events" in problem(shared.client.get("/v1/clusters/4711"), 404)["detail"]
     problem(shared.client.get("/v1/clusters/one"), 422)
+
+
+def test_a_cluster_of_several_components_is_one_cluster(start):
+    """Two moons, each of several components: routes speak of two clusters, and tell their components."""
+    rows, _ = make_moons(2000, noise=0.07, random_state=0)
+    found = start()
+    found.client.post("/v1/learn", json=objects(rows)).raise_for_status()
+    content = finite(found.client.get("/v1/clusters").text)["clusters"]
+    assert len(content) == found.client.get("/v1/status").json()["n_clusters"] == 2
+    for cluster in content:
+        parts = cluster["components"]
+        assert len(parts) > 1
+        assert sum(part["weight"] for part in parts) == pytest.approx(cluster["weight"])
+        assert [part["weight"] for part in parts] == sorted((p["weight"] for p in parts), reverse=True)
+        assert {np.shape(part["covariance"]) for part in parts} == {(2, 2)}
+        means = objects(np.array([part["mean"] for part in parts]))
+        assert found.client.get(f"/v1/clusters/{cluster['id']}").json()["components"] == parts
+        assert set(found.client.post("/v1/predict", json=means).json()["cluster"]) == {cluster["id"]}
+    drawn = found.client.get("/v1/view").json()["clusters"]
+    assert all(len(cluster["ellipses"]) > 1 and cluster["outline"] for cluster in drawn)
+    assert sorted(c["id"] for c in drawn) == sorted(c["id"] for c in content)
 
 
 @pytest.mark.parametrize(("family", "shape"), [("diagonal", (2,)), ("spherical", ()), ("poisson", None)])
@@ -198,6 +235,8 @@ def test_partitions_may_all_have_gone_elsewhere(start):
 class Elsewhere:
     """A store from which nothing comes back."""
 
+    transactional = False
+
     def latest(self):
         return None
 
@@ -238,13 +277,22 @@ def test_snapshots(api):
         problem(client.post("/v1/snapshots", content=wrong), 422)
 
 
+def test_snapshots_of_a_signal_are_listed(api):
+    """As those of the schedule are, though `streamclust serve` sends them nowhere."""
+    api.service.request_snapshot()
+    until(lambda: api.service.shelf.kept)
+    (found,) = api.client.get("/v1/snapshots").json()
+    assert found["events"] == api.service.clusterer.n_seen
+    assert api.client.get(f"/v1/snapshots/{found['version']}").json()["dendrogram"]["children"]
+
+
 def test_old_snapshots_are_let_go(start):
     found = start()
     found.client.post("/v1/learn", json=[{"x": 1}, {"x": 2}])
-    for _ in range(SNAPSHOTS + 2):
+    for _ in range(MAX_SNAPSHOTS + 2):
         found.client.post("/v1/snapshots").raise_for_status()
     versions = [each["version"] for each in found.client.get("/v1/snapshots").json()]
-    assert versions == list(range(3, SNAPSHOTS + 3))
+    assert versions == list(range(3, MAX_SNAPSHOTS + 3))
 
 
 # -------------------------------------------------------------------- predicting
@@ -404,8 +452,8 @@ def test_a_service_that_stops_learns_no_more(start):
 
 
 def test_a_busy_loop_is_told(api, monkeypatch):
-    monkeypatch.setattr("streamclust_connectors.http.backend.PATIENCE", 0.05)
-    monkeypatch.setattr("streamclust_connectors.http.kept.PATIENCE", 0.05)
+    monkeypatch.setattr("streamclust_connectors.http.backend.LOCK_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr("streamclust_connectors.http.kept.LOCK_TIMEOUT_SECONDS", 0.05)
     with api.service.lock:
         for answer in (
             api.client.post("/v1/learn", json={"x": 1, "y": 1}),
@@ -481,3 +529,60 @@ def test_there_is_nothing_elsewhere(start):
     answer = client.delete("/v1/clusters")
     assert "DELETE" in problem(answer, 405)["detail"]
     assert "GET" in answer.headers["allow"]
+
+
+# -------------------------------------------------------------------- HEAD
+
+
+def test_head_is_get_without_the_body(shared):
+    client, paths = shared.client, shared.app.openapi()["paths"]
+    shared.client.post("/v1/snapshots").raise_for_status()
+    asked = [path for path, methods in paths.items() if "get" in methods]
+    assert "/v1/clusters/{id}" in asked
+    asked = [path.replace("{id}", "0").replace("{version}", "1") for path in asked]
+    varying = {"date", "content-length"}
+    for path in [*asked, "/", "/docs", "/openapi.json", "/static/style.css", "/v1/nothing-here"]:
+        head, get = client.head(path), client.get(path)
+        assert head.status_code == get.status_code, path
+        assert head.content == b""
+        assert get.content
+        assert int(head.headers["content-length"]) > 0
+        told = [{n: v for n, v in answer.headers.items() if n not in varying} for answer in (head, get)]
+        assert told[0] == told[1]
+    for path in ("/v1/learn", "/v1/predict"):
+        assert client.head(path).status_code == 405
+
+
+def test_head_of_a_stream_ends(shared):
+    head = shared.client.head("/v1/events", headers={"Accept": "text/event-stream"})
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-type"].startswith("text/event-stream")
+
+
+@pytest.mark.compiled
+def test_embeddings_come_in_a_field_as_arrays_or_base64(start):
+    rng = np.random.default_rng(0)
+    d, centres = 384, rng.normal(size=(3, 384))
+    of = rng.integers(3, size=1500)
+    rows = (centres[of] + 0.5 * rng.normal(size=(1500, d))).astype("<f4")
+    found = start(vector="payload.embedding", scale="unit")
+    packed = [base64.b64encode(row.tobytes()).decode() for row in rows]
+    body = [{"id": i, "payload": {"embedding": row}} for i, row in enumerate(packed)]
+    assert found.client.post("/v1/learn", json=body).json() == {"learnt": 1500, "refused": []}
+    plain = {"payload": {"embedding": rows[0].tolist()}}
+    one = found.client.post("/v1/predict", json=plain).json()["cluster"]
+    many = found.client.post("/v1/predict", json={"vectors": packed}).json()["cluster"]
+    assert one == many[:1]
+    assert len(set(zip(many, of.tolist(), strict=True))) == 3
+    status = found.client.get("/v1/status").json()
+    assert (status["n_clusters"], len(status["features"])) == (3, d)
+    cluster = found.client.get("/v1/clusters").json()["clusters"][0]
+    assert len(cluster["mean"]) == len(cluster["covariance"]) == d
+    assert len(found.client.get("/v1/view").json()["clusters"]) == 3
+    assert len(found.client.get(f"/v1/clusters/{one[0]}").json()["features"]) == d
+    for bad in ({"id": 1}, {"payload": {"embedding": "AAA"}}, {"payload": {"embedding": ["1"]}}):
+        problem(found.client.post("/v1/learn", json=bad), 422)
+    short = found.client.post("/v1/learn", json={"payload": {"embedding": [1.0, 2.0]}})
+    assert "2 numbers" in problem(short, 422)["detail"]
+    zeros = found.client.post("/v1/learn", json={"payload": {"embedding": [0.0] * d}}).json()
+    assert "no angle" in zeros["refused"][0]["reason"]

@@ -125,6 +125,26 @@ def test_pages_of_other_sites_may_not_ask(start):
     assert found.service.clusterer.n_seen == 1
 
 
+def test_pages_of_other_sites_may_not_ask_without_saying_where_they_are_from(start):
+    """Some requests of a browser bear no Origin, but all say whether another site's page sends them."""
+    found = start()
+    client = found.client
+    for site in ("cross-site", "same-site", "Cross-Site", "rubbish"):
+        for mode in ("no-cors", "cors", "navigate"):
+            headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode}
+            problem(client.post("/v1/learn", json={"x": 1}, headers=headers), 403)
+        problem(client.get("/v1/status", headers={"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "no-cors"}), 403)
+        problem(client.get("/v1/status", headers={"Sec-Fetch-Site": site}), 403)
+        link = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate"}
+        assert client.get("/", headers=link).status_code == 200
+        assert client.head("/", headers=link).status_code == 200
+    assert found.service.clusterer.n_seen == 0
+    for site in ("same-origin", "none"):
+        headers = {"Sec-Fetch-Site": site}
+        assert client.post("/v1/learn", json={"x": 1}, headers=headers).status_code == 200
+    assert found.service.clusterer.n_seen == 2
+
+
 def test_names_of_this_machine():
     assert [hostname(h) for h in ("a:1", "[::1]:2", "[", "", "LOCALHOST:1")] == [
         "a",
@@ -164,7 +184,7 @@ def test_a_length_that_is_a_lie(start):
     host, port = found.url.removeprefix("http://").split(":")
 
     def said(request):
-        with socket.create_connection((host, int(port)), timeout=10) as wire:
+        with socket.create_connection((host, int(port)), timeout=60) as wire:
             wire.sendall(request)
             return wire.makefile("rb").readline()
 
@@ -174,6 +194,19 @@ def test_a_length_that_is_a_lie(start):
     for nonsense in (b"-1", b"x", b"1e3", b"9" * 30):
         assert b" 400 " in said(head + nonsense + b"\r\n\r\n")
     assert found.service.clusterer.n_seen == 0
+
+
+def test_a_name_as_long_as_a_book(start):
+    found = start()
+    long = "n" * 1_000_000
+    bodies = ({long: 1}, [{"x": 1, long: 2}], {"vectors": [[1.0]], "features": [long]})
+    for body in bodies:
+        (refused,) = found.client.post("/v1/learn", json=body).json()["refused"]
+        assert "at most 500 characters" in refused["reason"]
+        assert len(refused["reason"]) < 300
+    assert found.client.post("/v1/learn", json={"n" * 500: 1}).json()["learnt"] == 1
+    assert found.client.get("/v1/status").json()["features"] == ["n" * 500]
+    assert found.client.post("/v1/predict", json={"n" * 500: 1, long: 2}).status_code == 200
 
 
 def test_too_many_events_at_once(start):
@@ -187,7 +220,7 @@ def test_too_many_events_at_once(start):
 def test_whoever_hangs_up_is_not_worth_a_word(start, caplog):
     found = start()
     host, port = found.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=10) as wire:
+    with socket.create_connection((host, int(port)), timeout=60) as wire:
         wire.sendall(b"POST /v1/learn HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n[{")
     assert found.client.post("/v1/learn", json={"x": 1}).json()["learnt"] == 1
     found.leave()

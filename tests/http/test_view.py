@@ -6,80 +6,24 @@ import pytest
 from numpy.testing import assert_allclose
 
 from streamclust import StreamClusterer
+from streamclust.engine.view import ClusterView
 from streamclust.families import FAMILIES
 from streamclust.moments import Moments
-from streamclust_connectors.http.view import (
-    CORNERS,
-    DEVIATIONS,
-    Scene,
-    principal_axes,
-    projected_covariance,
-    scene,
-    total_covariance,
-    view,
-)
+from streamclust.plots.projection import ELLIPSE_DEVIATIONS, OUTLINE_POINTS, principal_axes
+from streamclust_connectors.http.view import view
 from tests.naive import view as naive
-
-GROUPS, CLUSTERS = 30, 3
-
-
-def events(d, n=600, seed=3, offset=0.0):
-    """Points of three elongated clusters, their weights, and the group that each is in."""
-    rng = np.random.default_rng(seed)
-    cluster = rng.integers(CLUSTERS, size=n)
-    centres = 9.0 * rng.normal(size=(CLUSTERS, d))
-    shapes = rng.normal(size=(CLUSTERS, d, d))
-    points = centres[cluster] + np.einsum("nij,nj->ni", shapes[cluster], rng.normal(size=(n, d)))
-    leaf = cluster * (GROUPS // CLUSTERS) + rng.integers(GROUPS // CLUSTERS, size=n)
-    return points + offset, rng.uniform(0.5, 2.0, size=n), leaf, cluster
+from tests.streams import CLUSTERS, GROUPS, elongated
 
 
 def staged(d, kind="full", **options):
     """A scene of these events, and the events."""
-    points, weight, leaf, cluster = events(d, **options)
+    points, weight, leaf, cluster = elongated(d, **options)
     rows = Moments.rows_of_points(points, weight)
     ids = 10 + np.arange(CLUSTERS)
     owners = ids[np.arange(GROUPS) // (GROUPS // CLUSTERS)]
     names = tuple(f"f{i}" for i in range(d))
     groups = rows.to_groups(leaf, GROUPS, kind), rows.to_groups(cluster, CLUSTERS, kind)
-    return Scene(names, groups[1], ids, groups[0], owners), points, weight, cluster
-
-
-@pytest.mark.parametrize("d", [2, 3, 7])
-@pytest.mark.parametrize("offset", [0.0, 1e8])
-def test_principal_axes_are_those_of_the_events(d, offset):
-    seen, *_ = staged(d, offset=offset)
-    points, weight, *_ = events(d)  # of the same events at the origin, where the twin loses no digits
-    axes, explained = principal_axes(seen.leaves)
-    directions, shares = naive.principal_axes(points, weight)
-    assert_allclose(np.abs(np.sum(axes * directions[:, :2], axis=0)), 1.0, rtol=1e-6)
-    assert_allclose(explained, shares[:2], rtol=1e-5)
-    assert np.all(axes[np.abs(axes).argmax(axis=0), [0, 1]] > 0)  # never the opposite of the moment before
-
-
-def test_the_total_covariance_is_that_of_the_events():
-    seen, points, weight, _ = staged(4)
-    assert_allclose(total_covariance(seen.leaves), naive.covariance(points, weight), rtol=1e-9, atol=1e-9)
-
-
-def test_coarser_scatter_counts_as_far_as_it_is_kept():
-    full, *_ = staged(4)
-    between = total_covariance(full.leaves.to("none"))
-    within = total_covariance(full.leaves) - between
-    assert_allclose(
-        total_covariance(full.leaves.to("diagonal")), between + np.diag(np.diag(within)), rtol=1e-9, atol=1e-9
-    )
-    mean_variance = np.trace(within) / 4 * np.eye(4)
-    assert_allclose(total_covariance(full.leaves.to("scalar")), between + mean_variance, rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("kind", ["full", "diagonal", "scalar"])
-def test_projections_are_those_of_full_matrices(kind):
-    seen, *_ = staged(5, kind)
-    kept = seen.clusters.covariance
-    full = kept if kind == "full" else [np.diag(np.broadcast_to(c, 5)) for c in kept]
-    axes = np.random.default_rng(1).normal(size=(5, 2))
-    assert_allclose(projected_covariance(seen.clusters, axes), [axes.T @ c @ axes for c in full], rtol=1e-9)
+    return ClusterView(names, groups[1], ids, groups[0], owners, groups[1], ids), points, weight, cluster
 
 
 def test_ellipses_reach_two_deviations_of_the_projected_events():
@@ -92,11 +36,12 @@ def test_ellipses_reach_two_deviations_of_the_projected_events():
         mean = w @ mine / w.sum()
         assert_allclose([drawn.x, drawn.y], mean, rtol=1e-9)
         assert drawn.share == pytest.approx(w.sum() / weight.sum())
-        corners = np.column_stack([drawn.ellipse.x, drawn.ellipse.y])
-        assert len(corners) == CORNERS
+        (ellipse,) = drawn.ellipses
+        corners = np.column_stack([ellipse.x, ellipse.y])
+        assert len(corners) == OUTLINE_POINTS
         assert_allclose(corners[0], corners[-1], rtol=1e-9)
         spread = naive.covariance(mine, w)
-        assert_allclose([naive.mahalanobis(c, mean, spread) for c in corners], DEVIATIONS, rtol=1e-6)
+        assert_allclose([naive.mahalanobis(c, mean, spread) for c in corners], ELLIPSE_DEVIATIONS, rtol=1e-6)
 
 
 def test_chosen_features_are_shown_as_they_are():
@@ -108,8 +53,8 @@ def test_chosen_features_are_shown_as_they_are():
     assert_allclose(found.leaves.y, seen.leaves.mean[:, 1])
     assert_allclose(found.leaves.weight, seen.leaves.weight)
     assert found.leaves.cluster == seen.owners.tolist()
-    sides = [2 * DEVIATIONS * np.sqrt(seen.clusters.covariance[:, i, i]) for i in (3, 1)]
-    reach = [(np.ptp(c.ellipse.x), np.ptp(c.ellipse.y)) for c in found.clusters]
+    sides = [2 * ELLIPSE_DEVIATIONS * np.sqrt(seen.clusters.covariance[:, i, i]) for i in (3, 1)]
+    reach = [(np.ptp(c.ellipses[0].x), np.ptp(c.ellipses[0].y)) for c in found.clusters]
     assert_allclose(reach, np.transpose(sides), rtol=2e-3)  # the widest place may lie between two corners
 
 
@@ -120,7 +65,7 @@ def test_features_that_cannot_be_shown_are_named():
     with pytest.raises(ValueError, match="'f9'; the features are f0, f1"):
         view(seen, "f0", "f9")
     with pytest.raises(ValueError, match="not yet known"):
-        view(scene(StreamClusterer()), "x", "y")
+        view(StreamClusterer().view(), "x", "y")
 
 
 def test_the_same_feature_twice_is_a_diagonal():
@@ -138,31 +83,50 @@ def test_one_feature_lies_on_a_line():
     for drawn, mean, variance in zip(
         found.clusters, seen.clusters.mean, seen.clusters.covariance, strict=True
     ):
-        reach = DEVIATIONS * np.sqrt(variance[0, 0])
-        assert_allclose([min(drawn.ellipse.x), max(drawn.ellipse.x)], [mean[0] - reach, mean[0] + reach])
-        assert_allclose(drawn.ellipse.y, 0.0, atol=1e-9)
+        reach = ELLIPSE_DEVIATIONS * np.sqrt(variance[0, 0])
+        assert_allclose(
+            [min(drawn.ellipses[0].x), max(drawn.ellipses[0].x)], [mean[0] - reach, mean[0] + reach]
+        )
+        assert_allclose(drawn.ellipses[0].y, 0.0, atol=1e-9)
 
 
 def test_before_the_first_event_there_is_nothing_to_see():
-    found = view(scene(StreamClusterer()))
+    found = view(StreamClusterer().view())
     assert (found.clusters, found.leaves.x, found.leaves.cluster) == ([], [], [])
 
 
 def test_a_single_place_has_no_axes_but_is_shown():
     clusterer = StreamClusterer()
     clusterer.learn_many(np.full((50, 3), 7.0))
-    found = view(scene(clusterer))
+    found = view(clusterer.view())
     assert found.explained == (0.0, 0.0)
     (only,) = found.clusters
     assert only.share == 1.0
-    assert np.isfinite([*only.ellipse.x, *only.ellipse.y]).all()
+    assert np.isfinite([*only.ellipses[0].x, *only.ellipses[0].y]).all()
 
 
 def test_clusters_that_hold_nothing_now_are_nowhere():
     seen, *_ = staged(2)
     weight = seen.clusters.weight * [1.0, 0.0, 1.0]
     clusters = Moments(weight, seen.clusters.mean, seen.clusters.scatter, "full")
-    assert [c.id for c in view(seen._replace(clusters=clusters)).clusters] == [10, 12]
+    assert [c.id for c in view(seen._replace(clusters=clusters, components=clusters)).clusters] == [10, 12]
+
+
+def test_a_cluster_of_several_components_has_an_ellipse_for_each():
+    seen, *_ = staged(2)
+    joined = np.array([10, 12, 12])
+    clusters = seen.clusters.to_groups(np.array([0, 1, 1]), 2)
+    one, two = view(seen._replace(clusters=clusters, ids=np.array([10, 12]), component_ids=joined)).clusters
+    assert (one.id, two.id, len(one.ellipses), len(two.ellipses)) == (10, 12, 1, 2)
+    heavier = seen.components[1 + int(seen.components.weight[1:].argmax())]
+    axes, _ = principal_axes(seen.leaves)
+    assert_allclose([two.x, two.y], heavier.mean[0] @ axes)
+    assert_allclose(np.mean(two.ellipses[0].x[:-1]), two.x)
+    assert not one.outline
+    ends = [(min(c.x), max(c.x), min(c.y), max(c.y)) for c in (*two.ellipses, *two.outline)]
+    whole, around = np.array(ends[:2]), np.array(ends[2:])
+    for side, of in enumerate((np.min, np.max, np.min, np.max)):
+        assert_allclose(of(around[:, side]), of(whole[:, side]), atol=0.05)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -173,14 +137,14 @@ def test_every_family_can_be_seen(family, d):
     rows = (counts > 12) * 1.0 if family == "bernoulli" else counts
     clusterer = StreamClusterer(family, max_leaves=32)
     clusterer.learn_many(rows)
-    seen = scene(clusterer)
+    seen = clusterer.view()
     found = view(seen)
     assert sum(found.leaves.weight) == pytest.approx(300)
     assert sum(c.share for c in found.clusters) == pytest.approx(1.0)
     assert {c.id for c in found.clusters} == {c.id for c in clusterer.clusters}
     assert found.leaves.cluster == clusterer.predict_many(seen.leaves.mean).tolist()
     spread = FAMILIES[family].scatter != "none"
-    assert all((c.ellipse is not None) == spread for c in found.clusters)
+    assert all(len(c.ellipses) == spread for c in found.clusters)
     numbers = msgspec.json.decode(msgspec.json.encode(found))  # what is not finite would be null
     assert None not in [*numbers["leaves"]["x"], *numbers["leaves"]["y"]]
-    assert all(None not in c["ellipse"]["x"] for c in numbers["clusters"] if spread)
+    assert all(None not in curve["x"] for c in numbers["clusters"] for curve in c["ellipses"])

@@ -11,7 +11,7 @@ from streamclust_connectors.synthetic import Drift
 from tests.conftest import INTERPRETED
 
 EXAMPLES = 3 if INTERPRETED else 15
-LONGEST = 1200 if INTERPRETED else 12_000
+MAX_EVENTS = 1200 if INTERPRETED else 12_000
 
 
 def stream(seed, n, d=2):
@@ -19,10 +19,9 @@ def stream(seed, n, d=2):
     return np.concatenate([rows for rows, _ in Drift(d, n_events=n, seed=seed, distance=30.0).batches(n)])
 
 
-def clusterer(seed, background, refit="bkm"):
-    return StreamClusterer(
-        refit=refit, max_leaves=48, refit_every=2000, half_life=5000.0, seed=seed, background=background
-    )
+def clusterer(case, background=True, **more):
+    options = {"max_leaves": 48, "refit_every": 2000, "half_life": 5000.0} | more
+    return StreamClusterer(refit=case["refit"], seed=case["seed"], background=background, **options)
 
 
 def state(model):
@@ -34,9 +33,10 @@ def state(model):
 
 cases = st.fixed_dictionaries(
     {
+        "refit": st.sampled_from(["bkm", "bkm", "chunky-em", "dp-means"]),
         "seed": st.integers(0, 2**31),
-        "n": st.integers(1, LONGEST),
-        "cuts": st.lists(st.integers(1, LONGEST), max_size=6),
+        "n": st.integers(1, MAX_EVENTS),
+        "cuts": st.lists(st.integers(1, MAX_EVENTS), max_size=6),
     }
 )
 
@@ -49,7 +49,7 @@ def pieces(rows, cuts):
 @given(cases)
 def test_batching_and_threads_are_invisible(case):
     rows = stream(case["seed"], case["n"])
-    whole, parts = clusterer(case["seed"], True), clusterer(case["seed"], False)
+    whole, parts = clusterer(case), clusterer(case, background=False)
     whole.learn_many(rows)
     for piece in pieces(rows, case["cuts"]):
         parts.learn_many(piece)
@@ -60,7 +60,7 @@ def test_batching_and_threads_are_invisible(case):
 @given(cases)
 def test_one_event_at_a_time_leaves_the_same_bits(case):
     rows = stream(case["seed"], min(case["n"], 6000))
-    many, one = clusterer(case["seed"], True), clusterer(case["seed"], True)
+    many, one = clusterer(case), clusterer(case)
     many.learn_many(rows)
     for row in rows.tolist():
         one.predict_one(dict(enumerate(row)))
@@ -72,7 +72,7 @@ def test_one_event_at_a_time_leaves_the_same_bits(case):
 @given(cases)
 def test_a_restart_from_a_checkpoint_is_invisible(case):
     rows = stream(case["seed"], case["n"])
-    whole, killed = clusterer(case["seed"], True), clusterer(case["seed"], True)
+    whole, killed = clusterer(case), clusterer(case)
     whole.learn_many(rows)
     for piece in pieces(rows, case["cuts"]):
         killed = StreamClusterer.from_state(decode(encode(killed.to_state())))
@@ -84,7 +84,7 @@ def test_a_restart_from_a_checkpoint_is_invisible(case):
 @given(cases)
 def test_asking_never_writes(case):
     rows = stream(case["seed"], case["n"])
-    model = clusterer(case["seed"], True)
+    model = clusterer(case)
     for piece in pieces(rows, case["cuts"]):
         model.learn_many(piece)
         before, published = state(model), model.model
@@ -108,11 +108,11 @@ def test_asking_never_writes(case):
 @given(cases)
 def test_running_clusters_hold_everything_learnt(case):
     rows = stream(case["seed"], case["n"])
-    model = StreamClusterer(max_leaves=48, refit_every=2000, seed=case["seed"])
+    model = clusterer(case, half_life=None, drift="ignore")  # else they are those of the latest events
     model.learn_many(rows)
-    clusters = model._engine.clusters()
-    assert clusters.weight.sum() == pytest.approx(len(rows), rel=1e-9)
-    points, weight = model._engine.shards.present_tree().sample()
+    clusters = model.clusters
+    assert sum(cluster.weight for cluster in clusters) == pytest.approx(len(rows), rel=1e-9)
+    points, weight = model.tree.sample()
     ids = model.model.predict(points)
-    for name, held in zip(model.model.names, clusters.weight, strict=True):
-        assert held == pytest.approx(weight[ids == name].sum(), rel=1e-9, abs=1e-9)
+    for cluster in clusters:
+        assert cluster.weight == pytest.approx(weight[ids == cluster.id].sum(), rel=1e-9, abs=1e-9)

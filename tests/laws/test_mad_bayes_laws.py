@@ -8,12 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamclust.moments import Moments
-from streamclust.refit.allocating import Allocation, BPProblem, nearest_features
-from streamclust.refit.bp_means import bp_means_steps, fit_features, without_redundant
-from streamclust.refit.dp_labelling import DPLabelling, DPProblem
-from streamclust.refit.dp_means import dp_means_steps, fit_rows
-from streamclust.refit.dp_online import OnlineDPMeans
-from streamclust.refit.k_features import fit_k_features, k_features_steps
+from streamclust.refit.bp_means.allocating import Allocation, BPProblem, nearest_features
+from streamclust.refit.bp_means.fit import bp_means_steps, fit_features, without_redundant
+from streamclust.refit.bp_means.k_features import fit_k_features, k_features_steps
+from streamclust.refit.dp_means.fit import dp_means_steps, fit_rows, fit_tree
+from streamclust.refit.dp_means.labelling import DPLabelling, DPProblem
+from streamclust.refit.dp_means.means_partition import nearest_means
+from streamclust.refit.dp_means.online import lead
+from streamclust.refit.penalties import penalty_for_clusters
+from streamclust.tree import SummaryTree
 from tests.naive import mad_bayes as naive
 
 
@@ -45,7 +48,7 @@ def rows(draw, most=60):
 
 def falls(steps, slack):
     """Whether the objective never rises within a run."""
-    return all(b.objective <= a.objective + slack for a, b in pairwise(steps) if a.run == b.run)
+    return all(b.objective <= a.objective + slack for a, b in pairwise(steps) if a.stage == b.stage)
 
 
 @pytest.mark.parametrize("splits", [False, True])
@@ -55,7 +58,7 @@ def test_dp_means_objective_falls(collapsed, splits, data):
     points, weight, penalty = data
     moments = Moments.rows_of_points(points, weight)
     steps = list(dp_means_steps(moments, penalty, collapsed=collapsed, splits=splits))
-    found = steps[-1].partition
+    found = steps[-1].result
     slack = 1e-9 * (abs(steps[-1].objective) + penalty + float(weight @ (points**2).sum(axis=1)) * 1e-6)
     assert falls(steps, slack)
     # The objective reported is that of the labels.
@@ -63,7 +66,58 @@ def test_dp_means_objective_falls(collapsed, splits, data):
     np.testing.assert_allclose(found.objective, slow, rtol=1e-6, atol=slack)
     # No event is farther than λ from every mean, nor would a union be cheaper.
     if not collapsed:
-        assert np.all(np.minimum(weight, 1.0) * found._nearest(points)[1] <= penalty * (1 + 1e-6) + slack)
+        assert np.all(
+            np.minimum(weight, 1.0) * nearest_means(points, found.means)[1] <= penalty * (1 + 1e-6) + slack
+        )
+
+
+@st.composite
+def planted(draw):
+    """Round clusters: few or many, apart or overlapping, even or not, in any order, weighted or not; and a λ²."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    k, d, n = draw(st.integers(3, 20)), draw(st.integers(2, 10)), draw(st.sampled_from([100, 200, 400]))
+    owner = rng.choice(k, size=n, p=rng.dirichlet(np.full(k, draw(st.sampled_from([0.5, 5.0, 1e6])))))
+    centres = draw(st.sampled_from([2.0, 4.0, 8.0, 15.0])) * rng.normal(size=(k, d))
+    points = centres[owner] + rng.normal(size=(n, d))
+    order = draw(st.sampled_from(["random", "sorted", "turns", "from outside", "from inside"]))
+    by = {"random": rng.random(n), "sorted": owner, "turns": np.argsort(np.argsort(owner)) % (n // k)}
+    by["from inside"] = ((points - points.mean(axis=0)) ** 2).sum(axis=1)
+    by["from outside"] = -by["from inside"]
+    points = points[np.argsort(by[order], kind="stable")]
+    weight = {
+        "none": np.ones(n),
+        "counts": rng.integers(1, 6, size=n).astype(float),
+        "shares": rng.exponential(size=n) + 0.01,
+    }[draw(st.sampled_from(["none", "counts", "shares"]))]
+    rows_ = Moments.rows_of_points(points, weight)
+    return points, weight, penalty_for_clusters(rows_, k) * draw(st.sampled_from([1.0, 1.0, 0.4, 2.5]))
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("collapsed", [False, True])
+@pytest.mark.parametrize("splits", [False, True])
+@given(data=planted())
+def test_dp_means_is_never_above_the_published_algorithm(collapsed, splits, data):
+    points, weight, penalty = data
+    literal = naive.dp_objective(points, weight, naive.dp_means(points, weight, penalty), penalty)
+    moments = Moments.rows_of_points(points, weight)
+    ours = fit_rows(moments, penalty, collapsed=collapsed, splits=splits)
+    assert ours.objective <= literal * (1 + 1e-9)
+    assert naive.dp_objective(points, weight, ours.labels.tolist(), penalty) <= literal * (1 + 1e-9)
+
+
+@pytest.mark.compiled
+@given(data=planted(), n_leaves=st.integers(20, 100))
+def test_dp_means_of_leaves_is_never_above_the_published_algorithm_on_them(data, n_leaves):
+    """A leaf is a point of the leaf's weight; what lies within it is the same for both."""
+    points, weight, penalty = data
+    tree = SummaryTree(points.shape[1], scatter="scalar", max_leaves=n_leaves)
+    tree.insert(points, weight)
+    leaves = tree.leaves()
+    leaves = leaves[np.flatnonzero(leaves.weight > 0)]
+    labels = naive.dp_means(leaves.mean, leaves.weight, penalty)
+    literal = naive.dp_objective(leaves.mean, leaves.weight, labels, penalty, float(leaves.scatter.sum()))
+    assert fit_tree(tree, penalty).objective <= literal * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("collapsed", [False, True])
@@ -93,6 +147,7 @@ def test_leaves_count_the_scatter_within_them(data):
     np.testing.assert_allclose(found.objective, slow, rtol=1e-6, atol=1e-6 * penalty)
 
 
+@pytest.mark.compiled
 @settings(max_examples=10)
 @given(st.integers(0, 2**32 - 1))
 def test_dp_means_finds_the_best_of_all_partitions(seed):
@@ -107,26 +162,16 @@ def test_dp_means_finds_the_best_of_all_partitions(seed):
         assert found.objective == pytest.approx(best, rel=1e-9)
 
 
-@given(data=rows(), cuts=st.lists(st.integers(0, 60), max_size=3))
-def test_online_is_the_slow_pass_however_it_is_cut(data, cuts):
+@given(data=rows())
+def test_a_single_pass_is_its_slow_twin_and_keeps_groups_within_the_radius(data):
     points, _, penalty = data
-    whole, parts = OnlineDPMeans(points.shape[1], penalty), OnlineDPMeans(points.shape[1], penalty)
-    labels = whole.learn(points)
-    edges = [0, *sorted(min(c, len(points)) for c in cuts), len(points)]
-    pieces = [parts.learn(points[a:b]) for a, b in pairwise(edges)]
-    np.testing.assert_array_equal(labels, np.concatenate(pieces))
-    np.testing.assert_array_equal(whole.clusters.mean, parts.clusters.mean)
-    clusters = Moments.rows_of_points(points).to_groups(labels, kind="scalar")
-    np.testing.assert_allclose(whole.clusters.weight, clusters.weight)
-    np.testing.assert_allclose(whole.clusters.mean, clusters.mean, rtol=1e-9, atol=1e-12)
-    scale = 1e-6 * float((points**2).max()) * 1e-6
-    np.testing.assert_allclose(whole.clusters.scatter, clusters.scatter, rtol=1e-6, atol=scale)
-
-
-def test_online_labels_are_those_of_the_slow_twin():
-    rng = np.random.default_rng(0)
-    points = rng.normal(size=(200, 2)) + 4.0 * rng.integers(0, 3, size=(200, 2))
-    assert OnlineDPMeans(2, 6.0).learn(points).tolist() == naive.online(points, 6.0)
+    groups = lead(points, penalty)
+    assert groups.tolist() == naive.leaders(points, penalty)
+    first = np.unique(groups, return_index=True)[1]
+    gaps = ((points - points[first][groups]) ** 2).sum(axis=1)
+    assert np.all(gaps <= penalty)
+    apart = ((points[first][:, None] - points[first]) ** 2).sum(axis=2)
+    assert np.all(apart[~np.eye(len(first), dtype=bool)] > penalty)
 
 
 # ---------------------------------------------------------------- features
@@ -147,7 +192,7 @@ def test_feature_objectives_fall(algorithm, data, seed):
     else:
         init = "plus-plus" if algorithm == "plus-plus" else "greedy"
         steps = list(bp_means_steps(points, collapsed=algorithm == "collapsed", init=init, **common))
-    found = steps[-1].allocation
+    found = steps[-1].result
     size = float(weight @ (points**2).sum(axis=1))
     assert falls(steps, 1e-9 * found.objective + 1e-12 * size)
     slow = naive.remainder(points, found.Z.astype(float), weight) + penalty * found.n_features

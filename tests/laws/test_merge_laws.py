@@ -83,6 +83,6 @@ def test_however_many_trees_there_are_few_are_pooled_at_a_time(n, most):
         insert_all(SummaryTree(2, max_leaves=3, seed=k), [(part, None, None)]) for k, part in enumerate(rows)
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merging, "AT_ONCE", most)
+        patch.setattr(merging, "MAX_POOLED_TREES", most)
         merged = merge_all(parts)
     assert_total(merged.total, rows.reshape(-1, 2), np.ones(5 * n))

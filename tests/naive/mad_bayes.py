@@ -34,17 +34,39 @@ def best_partition(points, weight, penalty):
     return min(dp_objective(points, weight, labels, penalty) for labels in partitions(len(points)))
 
 
-def online(points, penalty):
-    """DP-means in one pass: labels."""
-    members, labels = [], []
+def dp_means(points, weight, penalty):
+    """DP-means as published [Kulis & Jordan 2012, algorithm 1]: labels.
+
+    All points in one cluster at first. Points in their order: to the nearest mean, their own among equals, or, where
+    that is farther than λ, to a new cluster at the point. Then the means; until no point changes its cluster. A point
+    of weight below 1 opens a cluster only where that lowers the objective.
+    """
+    means, labels = [np.average(points, axis=0, weights=weight)], [0] * len(points)
+    while True:
+        before = list(labels)
+        for i, x in enumerate(points):
+            gaps = ((np.array(means) - x) ** 2).sum(axis=1)
+            nearest = labels[i] if gaps[labels[i]] == gaps.min() else int(gaps.argmin())
+            if min(weight[i], 1.0) * gaps.min() > penalty:
+                means.append(x)
+                nearest = len(means) - 1
+            labels[i] = nearest
+        if labels == before:
+            return labels
+        used = sorted(set(labels))
+        labels = [used.index(c) for c in labels]
+        mine = [[i for i, c in enumerate(labels) if c == k] for k in range(len(used))]
+        means = [np.average(points[m], axis=0, weights=weight[m]) for m in mine]
+
+
+def leaders(points, penalty):
+    """DP-means in one pass, groups that stay where they opened: labels."""
+    opened, labels = [], []
     for x in points:
-        gaps = [float(((x - np.mean(own, axis=0)) ** 2).sum()) for own in members]
-        if not gaps or min(gaps) > penalty:
-            members.append([x])
-            labels.append(len(members) - 1)
-        else:
-            labels.append(int(np.argmin(gaps)))
-            members[labels[-1]].append(x)
+        within = [g for g, leader in enumerate(opened) if float(np.sum((x - leader) ** 2)) <= penalty]
+        if not within:
+            opened.append(x)
+        labels.append(within[0] if within else len(opened) - 1)
     return labels
 
 

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from streamclust.lineage import Lineage
 from streamclust.plots import plot_lineage
 from streamclust.plots.drawing import colour
-from streamclust.plots.river import BANDS, OTHERS, river
+from streamclust.plots.river import MAX_BANDS, OTHERS, river
 
 
 def shares(bands, cluster, at, before=False):
@@ -95,12 +95,12 @@ def test_a_smooth_share_is_that_of_the_events_around(story):
 
 def test_clusters_beyond_what_can_be_shown_are_one_band():
     lineage = Lineage()
-    ids = [lineage.born(1, 0, 1.0) for _ in range(BANDS + 40)]
+    ids = [lineage.born(1, 0, 1.0) for _ in range(MAX_BANDS + 40)]
     lineage.history.add(100, {i: float(1 + i) for i in ids})
     bands = river(lineage)
     assert bands.ids[-1] == OTHERS
-    assert set(bands.ids[:-1].tolist()) == set(ids[-BANDS:])
-    np.testing.assert_allclose(shares(bands, OTHERS, 100), sum(range(1, 41)) / sum(range(1, BANDS + 41)))
+    assert set(bands.ids[:-1].tolist()) == set(ids[-MAX_BANDS:])
+    np.testing.assert_allclose(shares(bands, OTHERS, 100), sum(range(1, 41)) / sum(range(1, MAX_BANDS + 41)))
     labels = [c.get_label() for c in plot_lineage(lineage, ax=Figure().add_subplot()).collections]
     assert "others" in labels
 

@@ -8,15 +8,18 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
-from streamclust.families import Finite, Gaussian, Infinite, Poisson
+from streamclust.families import FAMILIES, Finite, Gaussian, Infinite, Poisson
+from streamclust.families.learnt import PriorLearner
 from streamclust.moments import Moments
-from streamclust.refit import bkm_steps, fit_points, point_steps, refit
-from streamclust.refit.bkm import scored
-from streamclust.refit.exchange import exchange, exchange_changes
-from streamclust.refit.labelling import Labelling
-from streamclust.refit.problem import Problem
-from streamclust.refit.search import coordinates, merges_apart, nudge, seeded
-from streamclust.refit.top_down import merge_criterion, split_criterion
+from streamclust.refit import bkm_steps, fit_points, point_steps, refit_bkm
+from streamclust.refit.bkm import problem as problem_module
+from streamclust.refit.bkm.exchange import exchange, exchange_changes
+from streamclust.refit.bkm.fit import scored
+from streamclust.refit.bkm.labelling import Labelling
+from streamclust.refit.bkm.path import settle
+from streamclust.refit.bkm.problem import Problem
+from streamclust.refit.bkm.search import coordinates, merges_apart, nudge, seeded
+from streamclust.refit.bkm.top_down import merge_criterion, split_criterion
 from streamclust.tree import SummaryTree
 from tests.naive import bkm as naive
 from tests.streams import clustered
@@ -123,7 +126,7 @@ def test_costs_of_leaves_where_digits_would_cancel(monkeypatch):
     leaves = Moments.rows_of_points(points).to_groups(np.arange(400) // 8, kind="full")
     clusters = Moments.rows_of_points(points).to_groups(labels, kind="full")
     product = Problem(family, mixture, leaves).costs(clusters)
-    monkeypatch.setattr("streamclust.refit.problem.CANCELLED", 0.0)
+    monkeypatch.setattr("streamclust.refit.bkm.problem.CANCELLED", 0.0)
     np.testing.assert_allclose(Problem(family, mixture, leaves).costs(clusters), product, rtol=1e-9)
 
 
@@ -236,9 +239,22 @@ def test_separated_gaussians_are_all_found(k, d, mixture):
 @pytest.mark.parametrize("seed", range(3))
 def test_free_energy_at_or_below_that_of_the_truth(name, seed):
     x, z = clustered(1200, 4, k=8, seed=seed, spread=8.0)
-    found = fit_points(name, x)
+    found = fit_points(name, x, prior="bkm")
     true = Labelling(Problem(found.family, found.mixture, Moments.rows_of_points(x)), z).converge()
     assert found.free_energy <= true.free_energy + 1e-6
+    assert found.n_clusters == 8
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("name", ["gaussian", "diagonal", "spherical"])
+@pytest.mark.parametrize("seed", range(2))
+def test_free_energy_with_a_learnt_prior_at_or_below_that_of_the_truth(name, seed):
+    x, z = clustered(1200, 4, k=8, seed=seed, spread=8.0)
+    found = fit_points(name, x)
+    learner = PriorLearner.of(FAMILIES[name], x)
+    problem = Problem(found.family, found.mixture, Moments.rows_of_points(x), learner=learner)
+    true = settle(Labelling(problem, z), iterations=20, turns=5)
+    assert found.free_energy <= true.free_energy + 1e-4 * abs(true.free_energy)
     assert found.n_clusters == 8
 
 
@@ -289,14 +305,42 @@ def test_many_points_start_on_some_and_end_on_all():
     assert adjusted_rand_score(z, found.labels) > 0.99
 
 
+@pytest.fixture
+def descents(monkeypatch):
+    """How many points each descent of a tree found clusters for."""
+    sizes, descend = [], problem_module.RowTree.descend
+
+    def counted(tree, form):
+        sizes.append(len(tree._rows))
+        return descend(tree, form)
+
+    monkeypatch.setattr(problem_module.RowTree, "descend", counted)
+    return sizes
+
+
 @pytest.mark.compiled
-@pytest.mark.parametrize("name", ["gaussian", "spherical", "poisson"])
-def test_a_tree_assigns_as_blas_does(name):
-    x, _ = clustered(25_000, 2, k=4, seed=2, spread=6.0)
+@pytest.mark.parametrize("search", ["auto", "quick", "top-down"])
+@pytest.mark.parametrize(
+    ("name", "mixture", "n"),
+    [
+        ("gaussian", "finite", 25_000),
+        ("gaussian", "infinite", 300),
+        ("gaussian", "uninformative", 300),
+        ("spherical", "finite", 300),
+        ("poisson", "infinite", 300),
+    ],
+)
+def test_a_tree_assigns_as_blas_does(descents, name, mixture, search, n):
+    """Descents within the search, splits and merges included, to the very same clusters."""
+    x, _ = clustered(n, 2, k=4, seed=2, spread=6.0)
     x = np.round(np.abs(x)) if name == "poisson" else x
     weight = np.random.default_rng(0).integers(1, 4, size=len(x)).astype(float)
-    tree, blas = (fit_points(name, x, weight, assign=assign) for assign in ("tree", "blas"))
-    assert tree.free_energy == pytest.approx(blas.free_energy, rel=1e-9)
+    blas = fit_points(name, x, weight, mixture=mixture, search=search, assign="blas")
+    assert not descents
+    tree = fit_points(name, x, weight, mixture=mixture, search=search, assign="tree")
+    assert len(descents) > 10
+    assert n in descents
+    assert tree.free_energy == pytest.approx(blas.free_energy, rel=1e-12)
     np.testing.assert_array_equal(tree.labels, blas.labels)
 
 
@@ -313,7 +357,7 @@ def tree_of(x, leaves, **kwargs):
 @pytest.mark.parametrize("seed", range(3))
 def test_summaries_of_many_points(seed):
     x, z = clustered(50_000, 8, k=10, seed=seed, spread=4.0)
-    found = refit("gaussian", tree_of(x, 256))
+    found = refit_bkm("gaussian", tree_of(x, 256))
     assert found.n_clusters == 10
     assert adjusted_rand_score(z, found.assign(x)) >= 0.97
     np.testing.assert_allclose(found.clusters.weight.sum(), 50_000)
@@ -326,7 +370,7 @@ def test_rare_clusters_are_found_in_summaries():
     common = rng.normal(size=(60_000, 2)) + 12.0 * rng.integers(-1, 2, size=(60_000, 2))
     rare = [rng.normal(size=(300, 2)) * 0.3 + c for c in ([6.0, 6.0], [-6.0, 6.0], [6.0, -6.0])]
     x = np.concatenate([common, *rare])
-    found = refit("gaussian", tree_of(x[rng.permutation(len(x))], 512))
+    found = refit_bkm("gaussian", tree_of(x[rng.permutation(len(x))], 512))
     small = found.clusters.mean[found.clusters.weight < 2000]
     for centre in ([6.0, 6.0], [-6.0, 6.0], [6.0, -6.0]):
         assert np.sqrt(((small - centre) ** 2).sum(axis=1)).min() < 0.5
@@ -337,13 +381,13 @@ def test_rare_clusters_are_found_in_summaries():
 def test_warm_refits_stay_and_follow(mixture):
     x, z = clustered(4000, 2, k=4, seed=1, spread=30.0)
     tree = tree_of(x, 256)
-    cold = refit("gaussian", tree, mixture=mixture)
+    cold = refit_bkm("gaussian", tree, mixture=mixture)
     assert cold.n_clusters == 4
-    warm = refit("gaussian", tree, start=cold, mixture=mixture)
+    warm = refit_bkm("gaussian", tree, start=cold, mixture=mixture)
     assert warm.n_clusters == 4
     assert adjusted_rand_score(z, warm.assign(x)) > 0.99
     tree.insert(clustered(2000, 2, k=1, seed=9, spread=0.0)[0] + 300.0)
-    assert refit("gaussian", tree, start=warm.clusters, mixture=mixture).n_clusters == 5
+    assert refit_bkm("gaussian", tree, start=warm.clusters, mixture=mixture).n_clusters == 5
 
 
 @pytest.mark.compiled
@@ -358,7 +402,7 @@ def test_summaries_of_every_family(name):
     else:
         x = rng.normal(size=(3000, 3)) + 15.0 * z[:, None]
     kind = {"diagonal": "diagonal", "spherical": "scalar"}.get(name, "none")
-    found = refit(name, tree_of(x, 128, scatter=kind))
+    found = refit_bkm(name, tree_of(x, 128, scatter=kind))
     assert adjusted_rand_score(z, found.assign(x)) > 0.97
     assert found.n_clusters <= 4  # bernoulli leaves may hold a cluster of stragglers
 
@@ -366,7 +410,7 @@ def test_summaries_of_every_family(name):
 @pytest.mark.compiled
 def test_exact_trees_are_clustered_point_by_point():
     x, z = clustered(600, 2, k=3, seed=1, spread=30.0)
-    found = refit("gaussian", tree_of(x, None))
+    found = refit_bkm("gaussian", tree_of(x, None))
     assert found.n_clusters == 3
     assert adjusted_rand_score(z, found.assign(x)) == 1.0
 
@@ -375,7 +419,7 @@ def test_exact_trees_are_clustered_point_by_point():
 def test_leaves_are_labelled_whole():
     x, _ = clustered(3000, 2, k=3, seed=1, spread=40.0)
     tree = tree_of(x, 200)
-    found = refit("gaussian", tree)
+    found = refit_bkm("gaussian", tree)
     assert len(found.labels) == tree.n_leaves
     np.testing.assert_array_equal(found.labels, found.assign(tree.leaves()))
     owned = tree.leaves().to_groups(found.labels, found.n_clusters)
@@ -386,12 +430,12 @@ def test_leaves_are_labelled_whole():
 def test_steps_tell_the_way_and_end_with_the_partition():
     x, _ = clustered(4000, 2, k=4, seed=1, spread=30.0)
     steps = list(bkm_steps("gaussian", tree_of(x, 256)))
-    assert [s.partition is not None for s in steps] == [False] * (len(steps) - 1) + [True]
+    assert [s.result is not None for s in steps] == [False] * (len(steps) - 1) + [True]
     assert {s.stage for s in steps} == {"leaves", "sample"}
     for before, after in pairwise(steps):
         if (before.stage, after.move) == (after.stage, "iterate"):
-            assert after.free_energy <= before.free_energy
-    assert steps[-1].n_clusters == steps[-1].partition.n_clusters == 4
+            assert after.objective <= before.objective
+    assert steps[-1].n_clusters == steps[-1].result.n_clusters == 4
 
 
 def test_partitions_can_be_looked_at():
@@ -426,12 +470,12 @@ def test_bad_arguments_are_named():
     with pytest.raises(ValueError, match="assign must be one of auto, tree, blas, got 'gpu'"):
         fit_points("gaussian", x, assign="gpu")
     with pytest.raises(ValueError, match="unknown family 'cauchy'"):
-        refit("cauchy", tree)
+        refit_bkm("cauchy", tree)
     with pytest.raises(ValueError, match="mixture must be one of"):
-        refit("gaussian", tree, mixture="strange")
+        refit_bkm("gaussian", tree, mixture="strange")
     with pytest.raises(ValueError, match="start must be clusters of 2 features"):
-        refit("gaussian", tree, start=Moments.of_points(np.ones((3, 5))))
+        refit_bkm("gaussian", tree, start=Moments.of_points(np.ones((3, 5))))
     with pytest.raises(ValueError, match="every point has weight 0"):
         fit_points("gaussian", x, weight=np.zeros(50))
     with pytest.raises(ValueError, match="the tree has no data"):
-        refit("gaussian", SummaryTree(2))
+        refit_bkm("gaussian", SummaryTree(2))

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from streamclust.refit.bp_means import bp_means_steps, fit_features
-from streamclust.refit.k_features import fit_k_features
+from benchmarks.papers.pictures import components, planted_tables
+from streamclust.refit.bp_means.fit import bp_means_steps, fit_features
+from streamclust.refit.bp_means.k_features import fit_k_features
 from streamclust.refit.penalties import marchenko_pastur_median, penalty_from_noise
 from tests.naive import mad_bayes as naive
 
@@ -217,3 +218,11 @@ def test_a_result_can_be_looked_at():
         found.plot((3, 4))
     with pytest.raises(ValueError, match="nothing to draw"):
         fit_features(x, 1e12).plot()
+
+
+def test_more_restarts_are_never_worse():
+    """Runs of one seed begin alike, and each is finished before it is compared."""
+    x, _ = components(planted_tables(seed=0)[0])
+    for seed in range(3):
+        reached = [fit_features(x, restarts=restarts, rng=seed).objective for restarts in (1, 2, 5)]
+        assert reached == sorted(reached, reverse=True)

@@ -5,11 +5,11 @@ import pytest
 
 from streamclust.families import Gaussian, scoring
 from streamclust.moments import Moments
-from streamclust.refit.bkm import fit_points
-from streamclust.refit.collapsed import collapsed_labels, locked, unlock
-from streamclust.refit.labelling import Labelling
-from streamclust.refit.problem import Problem
-from streamclust_connectors.synthetic import Mixture
+from streamclust.refit.bkm.collapsed import collapsed_labels, locked, unlock
+from streamclust.refit.bkm.fit import fit_points
+from streamclust.refit.bkm.labelling import Labelling
+from streamclust.refit.bkm.problem import Problem
+from streamclust_connectors.synthetic import SyntheticMixture
 
 
 def problem_of(points, mixture="finite"):
@@ -40,7 +40,7 @@ def test_every_row_is_priced_without_itself(mixture):
 
 
 def test_rows_that_lock_themselves_in_are_freed():
-    points, truth = Mixture(n_features=24, n_clusters=4, tau=0.5, seed=3, moved=True).sample(320)
+    points, truth = SyntheticMixture(n_features=24, n_clusters=4, tau=0.5, seed=3, moved=True).sample(320)
     problem = problem_of(points)
     reference = Labelling(problem, truth).converge().free_energy
     start = np.where(np.arange(320) % 3 == 0, (truth + 1) % 4, truth)  # a third of the rows in a wrong place
@@ -62,8 +62,8 @@ def test_unlocking_never_ends_above_its_start():
 
 @pytest.mark.compiled
 def test_clusters_told_apart_by_their_shapes_alone_are_found():
-    points, truth = Mixture(n_features=32, n_clusters=10, tau=0.5, seed=0, moved=True).sample(1000)
-    found = fit_points("gaussian", points)
+    points, truth = SyntheticMixture(n_features=32, n_clusters=10, tau=0.5, seed=0, moved=True).sample(1000)
+    found = fit_points("gaussian", points, prior="bkm")
     reference = Labelling(
         Problem(found.family, found.mixture, Moments.rows_of_points(points)), truth
     ).converge()

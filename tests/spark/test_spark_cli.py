@@ -45,7 +45,7 @@ def test_a_parquet_lake(spark, lake, points):
     assert "2,000 rows in 2 partitions" in done.stdout
     model = StreamClusterer.load(output)
     assert model.feature_names == tuple(NAMES)
-    assert_total(model._engine.shards.merged_tree(), points[0][:2000])
+    assert_total(model.tree, points[0][:2000])
     assert "4 clusters" in invoke("inspect", output).stdout
     found = invoke("predict", output, lake / "csv" / "0.csv").stdout.splitlines()
     assert [int(line.split(",")[1]) for line in found[1:]] == model.predict_many(points[0][:1000]).tolist()
@@ -57,7 +57,7 @@ def test_a_csv_lake_with_bad_rows(spark, lake, points):
     assert "2 of 2,002 rows hold no usable numbers; they are in" in done.stderr
     model = StreamClusterer.load(output)
     assert model.n_refused == 2
-    assert_total(model._engine.shards.merged_tree(), points[0][:2000])
+    assert_total(model.tree, points[0][:2000])
     rows = {row["name"]: row for row in spark.read.parquet(str(refused)).collect()}
     assert (rows["astray"]["x"], rows["astray"]["refused_because"]) == (
         "east",

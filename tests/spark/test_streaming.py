@@ -77,7 +77,7 @@ def test_a_killed_query_loses_nothing_and_counts_nothing_twice(spark, files, tmp
     assert learner.skipped == 1
     assert learner.batch == FILES - 1
     assert learner.clusterer.n_seen == len(good)
-    assert_total(learner.clusterer._engine.shards.merged_tree(), good)
+    assert_total(learner.clusterer.tree, good)
     refused = spark.read.parquet(str(tmp_path / "state" / "refused"))
     assert [row.asDict()["batch"] for row in refused.collect()] == [4]
     undisturbed = job(tmp_path / "other")
@@ -108,7 +108,7 @@ def test_a_stream_is_learnt_in_batches_and_goes_on(spark, files, tmp_path):
     assert learner.clusterer.n_seen == len(good)
     assert learner.clusterer.n_refused == 1
     assert learner.clusterer.n_clusters == 4
-    assert_total(learner.clusterer._engine.shards.merged_tree(), good)
+    assert_total(learner.clusterer.tree, good)
     assert {cluster.last_seen for cluster in learner.clusterer.clusters} <= set(range(2, 4000))
 
 
@@ -140,7 +140,7 @@ def test_micro_batches_that_come_again_are_skipped(frame, points, tmp_path):
     again.learn(second, 1)
     again.learn(second.where("x > 1e9"), 2)
     assert (learner.skipped, again.skipped, again.batch) == (1, 1, 2)
-    assert_total(again.clusterer._engine.shards.merged_tree(), points[0][:600])
+    assert_total(again.clusterer.tree, points[0][:600])
 
 
 def test_settings_that_cannot_be_are_refused(tmp_path):
@@ -173,6 +173,6 @@ def test_kafka_is_a_source_like_any_other(spark, kafka_source, cluster, points, 
     run(learner, stream)
     assert learner.batch >= 3
     assert learner.clusterer.n_seen == 600
-    assert_total(learner.clusterer._engine.shards.merged_tree(), rows)
+    assert_total(learner.clusterer.tree, rows)
     refused = spark.read.parquet(str(tmp_path / "refused")).collect()
     assert [row["value"] for row in refused] == ["not JSON"]

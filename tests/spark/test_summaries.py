@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from pyspark.sql.functions import col, when
+from sklearn.datasets import make_moons
 from sklearn.metrics import adjusted_rand_score
 
 from streamclust import StreamClusterer
@@ -39,7 +40,7 @@ def with_bad_rows(rows):
 @pytest.mark.parametrize("order", ["random", "by cluster"])
 def test_a_tree_of_partitions_is_as_good_as_one_of_all(frame, points, order, monkeypatch):
     rows, labels = points
-    monkeypatch.setattr(module, "AT_ONCE", 2)  # so few partitions pass through reducers, too
+    monkeypatch.setattr(module, "MAX_TREES_ON_DRIVER", 2)  # so few partitions pass through reducers, too
     if order == "by cluster":
         rows, labels = rows[np.argsort(labels, kind="stable")], np.sort(labels)
     made = summary(frame(rows, 5), NAMES)
@@ -51,14 +52,14 @@ def test_a_tree_of_partitions_is_as_good_as_one_of_all(frame, points, order, mon
 
 
 def test_the_same_seed_and_partitions_give_the_same_tree(frame, points, monkeypatch):
-    monkeypatch.setattr(module, "AT_ONCE", 1)
+    monkeypatch.setattr(module, "MAX_TREES_ON_DRIVER", 1)
     trees = [summarize(frame(points[0][:3000], 3), NAMES, seed=5, max_leaves=64) for _ in range(2)]
     for (name, a), (_, b) in zip(*(tree.to_arrays().items() for tree in trees), strict=True):
         np.testing.assert_array_equal(a, b, err_msg=name)
 
 
 def test_partitions_draw_different_random_numbers(frame, points):
-    work = module.Work(("x",), "gaussian", 8, None, 16, False, False, seed=1, salt=0, whole=False)
+    work = module.PartitionWork(("x",), "gaussian", 8, None, 16, False, False, seed=1, salt=0, whole=False)
     assert len({work.empty_tree(part).seed for part in range(50)}) == 50
 
 
@@ -67,8 +68,39 @@ def test_empty_partitions_and_empty_frames(frame, points):
     made = summary(frame(rows, 1).repartition(4).where("x < 5").repartition(3), NAMES)
     assert_total(made.tree, rows[rows[:, 0] < 5])
     nothing = summary(frame(rows).where("x > 1e9"), NAMES)
-    assert nothing[1:] == (0, 0, 0, 0)
+    assert nothing[1:] == (0, 0, 0, 0, None)
     assert nothing.tree.n_events == 0
+
+
+def wide_frame(spark, rows, partitions=3):
+    """A data frame of embeddings in one column of arrays, and what makes features of it."""
+    slices = spark.sparkContext.parallelize([(row,) for row in rows.tolist()], partitions)
+    columns = {f"e{i}": col("embedding")[i] for i in range(rows.shape[1])}
+    return spark.createDataFrame(slices, "embedding array<double>", verifySchema=False), columns
+
+
+def test_partitions_of_wide_rows_share_one_sketch(spark):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(3, size=3000)
+    rows = rng.normal(size=(3, 70))[labels] + 0.3 * rng.normal(size=(3000, 70))
+    rows[17, 3], rows[18] = np.nan, 0.0
+    data, columns = wide_frame(spark, rows)
+    seen = []
+    made = summary(data, columns, scale="unit", refused=lambda bad: seen.extend(bad.collect()))
+    assert (made.n_rows, made.n_refused, len(seen)) == (3000, 2, 2)
+    assert "no angle" in " ".join(row["refused_because"] for row in seen)
+    good = np.delete(np.arange(3000), [17, 18])
+    assert_total(made.tree, made.sketch.project(rows[good]))
+    model = clusterer_of(made.tree, list(columns), made.sketch)
+    assert model.n_clusters == 3
+    assert adjusted_rand_score(labels[good], model.predict_many(rows[good]).astype(int)) > 0.99
+    again = summarize(data.limit(100), columns, sketch=model.sketch, refused=lambda bad: None)
+    model.learn_tree(again, list(columns), "spark", model.sketch)
+    assert model.n_seen == 2998 + again.n_events
+    found = assign(data, model, columns).select("cluster").toPandas()["cluster"]
+    assert found.notna().sum() >= 2998
+    with pytest.raises(ValueError, match="give a `sketch`"):
+        summarize(data, columns)
 
 
 def test_bad_rows_go_to_a_side_output_with_their_reasons(spark, frame, points, tmp_path):
@@ -159,6 +191,18 @@ def test_assigned_rows_are_what_the_model_says(frame, points, model):
         np.testing.assert_allclose(found["probability"][some], expected.probability, rtol=1e-9)
         np.testing.assert_allclose(found["novelty"][some], expected.novelty, rtol=1e-9)
     assert list(found.columns) == [*NAMES, "number", "cluster", "probability", "novelty"]
+
+
+def test_a_cluster_of_several_components_is_assigned_as_one(frame):
+    """Two moons in a data frame, each of several components."""
+    rows, moon = make_moons(3000, noise=0.07, random_state=0)
+    data = frame(rows, 3, moon=moon.tolist())
+    joined = clusterer_of(summarize(data, NAMES[:2]), NAMES[:2])
+    assert joined.n_clusters == 2 < joined.model.result.n_clusters
+    found = assign(data, joined).toPandas()
+    assert adjusted_rand_score(found["moon"], found["cluster"]) > 0.95
+    assert set(found["cluster"]) == set(joined.model.names.tolist())
+    assert found["probability"].min() > 0.5
 
 
 def test_rows_that_are_no_points_are_assigned_to_nothing(frame, points, model):

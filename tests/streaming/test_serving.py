@@ -82,7 +82,7 @@ def test_parts_move_with_what_was_learnt(rows):
     there.adopt(("t", 0), here.release(("t", 0)))
     assert (here.shards, there.shards) == ((("t", 1),), (("t", 0),))
     there.learn_many(events(rows[:10]), shard=("t", 0))
-    total = there._engine.shards[("t", 0)].tree.total
+    total = there.shard_tree(("t", 0)).total
     assert total.weight[0] == N + 10
     assert np.allclose(total.mean[0], np.concatenate([rows, rows[:10]]).mean(axis=0))
     assert there.feature_names == ("a", "b")
@@ -97,12 +97,14 @@ def test_parts_of_other_features(rows):
     wide.learn_many(events(three, "abc"), shard=1)
     narrow.adopt(1, wide.release(1))
     assert narrow.feature_names == ("a", "b", "c")
-    mean = narrow._engine.shards.merged_tree().total.mean[0]
+    mean = narrow.tree.total.mean[0]
     assert np.allclose(mean, three.mean(axis=0))
     wide = StreamClusterer()
     wide.learn_many(events(three, "abc"), shard=1)
     wide.adopt(0, narrow.release(0))
-    assert wide._engine.shards.merged_tree().total.weight[0] == 2 * N
+    assert wide.tree.total.weight[0] == 2 * N
     turned.learn_many([{"b": 1.0}, {"a": 2.0, "b": 1.0}], shard=2)
-    with pytest.raises(ValueError, match="in the same order"):
-        narrow.adopt(2, turned.release(2))
+    narrow.adopt(2, turned.release(2))  # where "b" came first: its columns are put in order
+    assert narrow.feature_names == ("a", "b", "c")
+    assert narrow.shard_tree(2).total.weight[0] == 2.0
+    assert narrow.shard_tree(2).total.mean[0, :2].tolist() == [2.0, 1.0]

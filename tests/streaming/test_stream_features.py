@@ -9,11 +9,14 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from river import checks, compose, preprocessing
 from river.checks import _yield_datasets, common
 
-from streamclust import StreamFeatures
-from streamclust.refit.bp_means import fit_features
+from streamclust import StreamClusterer, StreamFeatures
+from streamclust.checkpoint import CheckpointError, State, decode, encode
+from streamclust.refit.bp_means.fit import fit_features
 
 pytestmark = pytest.mark.compiled
 
@@ -37,10 +40,7 @@ def small(**options):
 
 
 def same_state(one, two):
-    a, b = one.to_arrays(), two.to_arrays()
-    return a.keys() == b.keys() and all(
-        np.array_equal(a[k], b[k], equal_nan=a[k].dtype.kind == "f") for k in a
-    )
+    return encode(one.to_state()) == encode(two.to_state())
 
 
 def test_river_s_own_checks():
@@ -91,7 +91,7 @@ def test_planted_features_are_found_and_told_in_every_way():
         assert rebuilt == model.inverse_transform_one(model.transform_one(event))
         assert np.abs(np.array(list(rebuilt.values())) - Z[i] @ A).max() < 1.5
     assert sum(model.weights.values()) > 0
-    assert model.n_events == 640
+    assert model.n_seen == 640
 
 
 def test_batching_is_invisible():
@@ -181,14 +181,14 @@ def test_merging_is_learning_both():
     two.learn_many(pd.DataFrame(x[1000:, ::-1], columns=range(9, -1, -1)))
     ids = set(one.features)
     one.merge(two)
-    assert one.n_events == 2048
+    assert one.n_seen == 2048
     assert 3 <= one.n_features <= 4
     assert ids & set(one.features)
     rebuilt = one.transform_many(x) @ np.array([list(a.values()) for a in one.features.values()])
     assert np.mean((x - rebuilt) ** 2) < 0.3
     empty = small()
     empty.merge(one)
-    assert empty.n_events == 2048
+    assert empty.n_seen == 2048
     assert empty.n_features >= 3
     with pytest.raises(ValueError, match="different half_life"):
         one.merge(small(half_life=5))
@@ -201,24 +201,81 @@ def test_saved_it_continues_bit_for_bit(tmp_path):
     x[::7, 2] = np.nan
     model = small(half_life=1000)
     model.learn_many([named(row) for row in x[:300]])
-    np.savez(tmp_path / "state.npz", **model.to_arrays())
-    with np.load(tmp_path / "state.npz", allow_pickle=False) as saved:
-        again = StreamFeatures.from_arrays(saved)
+    model.save(tmp_path / "features.checkpoint", {"next": 300})
+    again = StreamFeatures.load(tmp_path / "features.checkpoint")
     for m in (model, again):
         m.learn_many([named(row) for row in x[300:]])
     assert same_state(model, again)
-    arrays = model.to_arrays()
-    with pytest.raises(ValueError, match="not a saved"):
-        StreamFeatures.from_arrays({})
-    for name in ("A", "counts", "generator"):
-        with pytest.raises(ValueError, match="not a saved"):
-            StreamFeatures.from_arrays({k: v for k, v in arrays.items() if k != name})
-    with pytest.raises(ValueError, match="do not fit each other"):
-        StreamFeatures.from_arrays(arrays | {"ids": arrays["ids"][1:]})
-    with pytest.raises(ValueError, match="format 9"):
-        StreamFeatures.from_arrays(
-            arrays | {"about": np.array(str(arrays["about"]).replace('"format": 1', '"format": 9'))}
-        )
+    assert again.events == model.events
+    assert len(again.lineage.history) == len(model.lineage.history) > 0
+
+
+@settings(max_examples=15, deadline=None)
+@given(cuts=st.lists(st.integers(1, 899), max_size=5), half_life=st.sampled_from([None, 200.0]))
+def test_restarts_and_batches_are_invisible(cuts, half_life):
+    x, _ = events(900)
+    whole, parts = small(half_life=half_life), small(half_life=half_life)
+    whole.learn_many(x)
+    for piece in np.split(x, sorted(cuts)):
+        parts = StreamFeatures.from_state(decode(encode(parts.to_state())))
+        for run in parts.runs(parts.check(piece)):
+            parts.learn(run)
+    assert same_state(whole, parts)
+
+
+def test_what_is_no_checkpoint_of_features_is_refused():
+    x, _ = events(300)
+    model = small()
+    model.learn_many(x)
+    arrays, values = model.to_state()
+    with pytest.raises(CheckpointError, match="holds no features: it was written by something else"):
+        StreamFeatures.from_state(StreamClusterer().to_state())
+    with pytest.raises(CheckpointError, match="holds no clusterer"):
+        StreamClusterer.from_state(model.to_state())
+    for name in ("A", "pending", "numbers"):
+        with pytest.raises(CheckpointError, match="no features that can be loaded"):
+            StreamFeatures.from_state(State({k: v for k, v in arrays.items() if k != name}, values))
+    for name in ("generator", "lineage", "schema", "parameters", "n_refits"):
+        with pytest.raises(CheckpointError, match="no features that can be loaded"):
+            StreamFeatures.from_state(State(arrays, {k: v for k, v in values.items() if k != name}))
+    for wrong in (
+        {"ids": arrays["ids"][1:]},
+        {"A": arrays["A"][0]},
+        {"G": np.full_like(arrays["G"], np.nan)},
+    ):
+        with pytest.raises(CheckpointError, match="do not fit each other"):
+            StreamFeatures.from_state(State(arrays | wrong, values))
+
+
+# ---------------------------------------------------------------- lifecycle
+
+
+def test_births_and_deaths_are_logged_once_each():
+    heard = []
+    model = small(half_life=300, on_event=heard.append)
+    present = set()
+    for parts, n, seed in ((A, 1024, 0), (np.roll(A, 5, axis=1) * 1.5, 4096, 1)):
+        for piece in np.array_split(events(n, seed=seed, parts=parts)[0], 16):
+            logged = len(model.events)
+            model.learn_many(piece)
+            for change in model.events[logged:]:
+                assert change.kind in ("born", "died")
+                present = (present | set(change.children)) - set(change.parents)
+            assert present == set(model.features)
+    assert heard == model.events
+    born = [i for change in heard for i in change.children]
+    assert len(born) == len(set(born)) == max(born) + 1
+    assert any(change.kind == "died" for change in heard)
+    assert {i: model.lineage.born_at[i] for i in model.features} == model.lineage.born_at
+    assert [step.at for step in model.lineage.history][-1] <= model.n_seen
+
+
+def test_features_of_a_merged_stream_are_born_here():
+    x, _ = events(1024)
+    empty, other = small(), small()
+    other.learn_many(x)
+    empty.merge(other)
+    assert {i for change in empty.events for i in change.children} >= set(empty.features)
 
 
 # ---------------------------------------------------------------- missing and bad input

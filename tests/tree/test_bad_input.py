@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from streamclust._kernels.tree_learn import insert_rows
+from streamclust._kernels.tree.learn import insert_rows
 from streamclust.tree import SummaryTree, summary
 from tests.naive import tree as naive
 from tests.streams import KINDS, SPLITS
@@ -252,6 +252,7 @@ def test_constant_columns(kind, split):
         assert_moments(tree, data)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("split", SPLITS)
 def test_more_features_than_points(split):
     data = rows(40, 60)
@@ -305,6 +306,7 @@ def test_what_is_inserted_is_never_changed_nor_kept():
     assert_same_bits(before, tree.to_arrays())
 
 
+@pytest.mark.compiled
 def test_every_layout_meets_the_same_compiled_kernel(monkeypatch):
     """A kernel is compiled for every kind of array it meets, which takes seconds: so they are all made one kind."""
     kinds = set()

@@ -8,7 +8,7 @@ from streamclust.families.cost_form import Linear, Quadratic
 from streamclust.moments import Moments
 from streamclust.tree import SummaryTree
 from streamclust.tree.descent import BOUNDS, own
-from streamclust.tree.label import fastest, label, tree_pays
+from streamclust.tree.label import fastest, tree_pays
 from tests.naive import descent as naive
 from tests.streams import SPLITS, clustered
 
@@ -70,6 +70,7 @@ def test_one_cluster_owns_the_root(bound):
     np.testing.assert_allclose(ownership.moments.scatter[0], Moments.of_points(x).scatter[0], rtol=1e-9)
 
 
+@pytest.mark.compiled
 @every_bound
 def test_whole_nodes_are_owned_where_clusters_are_apart(bound):
     x, form = separated(20_000)
@@ -145,18 +146,6 @@ def test_the_layout_follows_the_tree():
     np.testing.assert_array_equal(after.labels, naive.labels(tree.sample()[0], form))
     with pytest.raises(ValueError, match="learnt since"):
         before.predict(x)
-
-
-def test_owners_of_nodes():
-    x, form = separated()
-    tree = exact(x)
-    ownership = own(tree, form)
-    cut = tree.cut(level=64)
-    owner = ownership.owner_of(cut)
-    assert ownership.owner_of(np.zeros(1, dtype=np.int64)).tolist() == [-1]
-    assert np.mean(owner >= 0) > 0.5
-    decided = owner >= 0
-    np.testing.assert_array_equal(label(tree.moments(cut).mean[decided], form), owner[decided])
 
 
 def test_bounded_leaves_go_whole_to_the_cheapest():

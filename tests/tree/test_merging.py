@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
-from streamclust.refit.bkm import refit
+from streamclust.refit.bkm.fit import refit_bkm
 from streamclust.tree import SummaryTree, merge_all
-from streamclust_connectors.synthetic import Mixture
+from streamclust_connectors.synthetic import SyntheticMixture
 
 
 def tree_of(rows, seed=0, **settings):
@@ -29,7 +29,7 @@ def within(tree):
 @pytest.mark.parametrize("d", [2, 8])
 @pytest.mark.parametrize("shards", ["random", "sorted by cluster", "one for each cluster", "sorted in space"])
 def test_sixty_four_shards_give_the_clusters_of_the_whole(d, shards):
-    mixture = Mixture(d, n_clusters=10, tau=2.0, seed=1)
+    mixture = SyntheticMixture(d, n_clusters=10, tau=2.0, seed=1)
     rows, labels = mixture.sample(128_000)
     unseen, truth = mixture.sample(10_000)
     parts = np.array_split(rows, 64)
@@ -40,7 +40,9 @@ def test_sixty_four_shards_give_the_clusters_of_the_whole(d, shards):
         parts = np.array_split(rows[np.argsort(by, kind="stable")], 64)
     one = tree_of(rows, max_leaves=256)
     merged = merge_all([tree_of(part, k + 1, max_leaves=256) for k, part in enumerate(parts)])
-    scores = [adjusted_rand_score(truth, refit("gaussian", tree).assign(unseen)) for tree in (one, merged)]
+    scores = [
+        adjusted_rand_score(truth, refit_bkm("gaussian", tree).assign(unseen)) for tree in (one, merged)
+    ]
     assert scores[1] > scores[0] - 0.01
     assert within(merged) < 1.4 * within(one)
     assert worth(merged) > 0.75 * worth(one)
@@ -51,7 +53,7 @@ def test_sixty_four_shards_give_the_clusters_of_the_whole(d, shards):
 @pytest.mark.compiled
 def test_what_is_merged_bit_by_bit_does_not_wear_out():
     d = 4
-    mixture = Mixture(d, n_clusters=6, tau=2.0, seed=0)
+    mixture = SyntheticMixture(d, n_clusters=6, tau=2.0, seed=0)
     one, merged = SummaryTree(d, max_leaves=128), SummaryTree(d, max_leaves=128, seed=1)
     for k in range(150):
         rows, _ = mixture.sample(500)

@@ -76,6 +76,7 @@ def test_totals_keep_nine_digits_while_forgetting(place):
     assert_moments(tree.total, 0, naive.total(data[recent], present[recent]), blur=ulp(data))
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("place", PLACES)
 def test_totals_keep_nine_digits_through_merges_of_trees_with_other_origins(place):
     data, weights = stream(place)

@@ -21,11 +21,14 @@ IMAGE = "apache/kafka:4.1.0"
 QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 QUICK = ("-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC")
 USER, PASSWORD = "tester", "secret-of-the-tests"
-LOGIN = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+GUEST = "guest"
+"""A user without any rights but those that a test gives."""
+USERS = " ".join(f'user_{name}="{PASSWORD}"' for name in (USER, GUEST))
+LOGIN = f"org.apache.kafka.common.security.plain.PlainLoginModule required {USERS};"
 SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 PROTOCOLS = {"tls": "SSL", "sasl": "SASL_PLAINTEXT", "both": "SASL_SSL"}
 """Listeners of a secure broker, besides its plain one."""
-START = 90.0
+START = 180.0
 """Seconds a broker may take to start on a busy machine."""
 
 
@@ -38,7 +41,8 @@ def free_port():
 class JavaBroker:
     """Kafka in KRaft mode, alone; its data lives as long as its directory, so it can be killed and started again.
 
-    A secure one also listens with TLS, with passwords, and with both; `secure` says where, and whom to trust.
+    A secure one also listens with TLS, with passwords, and with both; `secure` says where, and whom to trust. There a
+    guest has no rights.
     """
 
     def __init__(self, directory, secure=False, fast_start=True):
@@ -100,6 +104,8 @@ class JavaBroker:
         _run("keytool", *QUICK, "-exportcert", "-rfc", "-file", certificate, *store)
         self.secure["certificate"] = str(certificate)
         return {
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": f"User:ANONYMOUS;User:{USER}",
             "ssl.keystore.location": keys,
             "ssl.keystore.type": "PKCS12",
             "ssl.keystore.password": PASSWORD,

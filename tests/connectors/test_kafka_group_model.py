@@ -1,0 +1,294 @@
+"""A consumer group with one model and its state in Kafka, on a real broker; members are threads of the test."""
+
+from collections import Counter
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+from kafka.admin import (
+    ACL,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ResourcePattern,
+    ResourceType,
+)
+from prometheus_client import generate_latest
+
+from streamclust.checkpoint import CheckpointError, State
+from streamclust_connectors.http.backend import Backend
+from streamclust_connectors.http.metrics import registry
+from streamclust_connectors.kafka.parts import Assembler, Whole, packed, parts
+from streamclust_connectors.kafka.topics import model_topic, prepare, state_topic
+from streamclust_connectors.ports import Message, Output, Transient, UnfitTopic
+from tests.connectors.broker import GUEST, PASSWORD, USER
+from tests.connectors.cluster import Cluster, events, until
+from tests.connectors.members import Member, all_at, published
+
+pytestmark = pytest.mark.compiled
+
+N = 400
+"""Events of each partition, in each of three phases."""
+
+
+@pytest.fixture
+def join(cluster):
+    """Members of a group; all are closed at the end."""
+    with ExitStack() as every:
+
+        def member(*arguments, **more):
+            found = Member(cluster, *arguments, **more)
+            every.callback(found.close)
+            return found
+
+        yield member
+
+
+@pytest.mark.usefixtures("client")
+def test_members_share_one_model_and_take_over_from_the_dead(cluster, join):
+    topic, out, lives = (
+        cluster.topic(partitions=3),
+        cluster.topic("assignments", 3),
+        cluster.topic("lifecycle"),
+    )
+    written = [events(3 * N, seed=number) for number in range(3)]
+
+    def write(phase):
+        for number, (values, _) in enumerate(written):
+            cluster.write(topic, values[phase * N : (phase + 1) * N], number)
+
+    write(0)
+    topics = {"assignments": out, "lifecycle": lives}
+    first = join(topic, "first", **topics)
+    until("the first model", lambda: all_at([first], N, 3) and first.service.stats.ready)
+    assert first.group.leads
+    second = join(topic, "second", **topics)
+    both = [first, second]
+    until("partitions to be shared", lambda: all_at(both, N, 3) and len(second.positions) in (1, 2))
+    write(1)
+    until("both to learn", lambda: all_at(both, 2 * N, 3))
+    until("both to know of each other", lambda: len(second.group.present()) == 2)
+    until("who leads to be told", lambda: sum(status.leads for status in second.group.present()) == 1)
+    leader, other = both if first.group.leads else both[::-1]
+    leader.close()  # without a last checkpoint: what it has learnt since is learnt again by the other
+    write(2)
+    until("the other to take over", lambda: all_at([other], 3 * N, 3) and other.group.leads)
+    until("its model to hold all", lambda: other.group.clusterer.n_seen == 9 * N)
+    until("its status to tell all", lambda: sum_of(other.group.present()) == 9 * N)
+    check(cluster, topic, out, lives, written, other)
+
+
+def sum_of(members):
+    """How many events the leader has told of, when it was alone."""
+    return sum(sum(one.positions.values()) for one in members if one.leads)
+
+
+def check(cluster, topic, out, lives, written, member):
+    """Each event is told once, by the model of the version that is told; totals are exact; lives are told once."""
+    told = cluster.values(out)
+    assert Counter(one["id"] for one in told) == {
+        f"{topic}-{p}-{i}": 1 for p in range(3) for i in range(3 * N)
+    }
+    models, versions = published(cluster, topic)
+    assert versions == sorted(versions)
+    rows = np.concatenate([rows for _, rows in written])
+    at = [int(p) * 3 * N + int(i) for p, i in (one["id"].split("-")[-2:] for one in told)]
+    by_version = {v: model.predict(rows) for v, model in models.items()}
+    assert all(
+        one["cluster"] == (None if one["version"] is None else by_version[one["version"]][place])
+        for one, place in zip(told, at, strict=True)
+    )
+    assert {one["version"] for one in told} <= {None, *models}
+    shown = member.service.shown
+    assert shown.n_clusters == 3
+    assert shown.tree.total.weight[0] == len(rows)
+    np.testing.assert_allclose(shown.tree.total.mean[0], rows.mean(axis=0), rtol=1e-9)
+    told_to_users = Backend(member.service).status()
+    assert (told_to_users["events"], told_to_users["n_clusters"], told_to_users["features"]) == (
+        9 * N,
+        3,
+        ["x0", "x1"],
+    )
+    (leading,) = [one for one in told_to_users["group"]["members"] if one["leads"]]
+    assert leading["positions"] == {f"{topic}-{number}": 3 * N for number in range(3)}
+    assert leading["model_version"] == told_to_users["group"]["model_version"] == versions[-1]
+    metrics = generate_latest(registry(Backend(member.service))).decode()
+    assert "streamclust_group_leader 1.0" in metrics
+    assert "streamclust_model_staleness_seconds" in metrics
+    assert Backend(member.service).take_snapshot("rbhc").events == 9 * N
+    changes = cluster.values(lives)
+    assert len({one["id"] for one in changes}) == len(changes)
+    assert [change.to_dict() for change in shown.events] == [
+        {name: value for name, value in one.items() if name != "id"} for one in changes
+    ]
+
+
+@pytest.mark.usefixtures("client")
+def test_a_member_that_ends_in_good_order_leaves_nothing_to_learn_again(cluster, join):
+    """Its last state goes out as it ends, however long the interval; whoever stands by goes on from there."""
+    topic, out = cluster.topic(), cluster.topic("assignments")
+    values = events(3 * N)[0]
+    cluster.write(topic, values[:N])
+    first = join(topic, "first", every=1000.0, assignments=out)
+    until("the first model", lambda: all_at([first], N, 1) and first.service.stats.ready)
+    second = join(topic, "second", every=1000.0, assignments=out)
+    until("the second to stand by", lambda: second.source._consumer is not None)
+    cluster.write(topic, values[N : 2 * N])
+    until("all to be told", lambda: all_at([first], 2 * N, 1) or all_at([second], 2 * N, 1))
+    leaving, staying = (first, second) if first.positions else (second, first)
+    leaving.leave()
+    cluster.write(topic, values[2 * N :])
+    until("the other to go on", lambda: all_at([staying], 3 * N, 1))
+    assert staying.service.stats.replayed == 0
+    assert Counter(one["id"] for one in cluster.values(out)) == {f"{topic}-0-{i}": 1 for i in range(3 * N)}
+
+
+def test_a_member_with_a_name_comes_back_without_a_rebalance(cluster, join):
+    """Static membership: within its session, which nobody waits for, it has its partitions again; the others go on."""
+    topic = cluster.topic(partitions=2)
+    values = [events(2 * N, seed=number)[0] for number in range(2)]
+    for number in range(2):
+        cluster.write(topic, values[number][:N], number)
+    first, second = (join(topic, name, static=True, session=600.0) for name in ("first", "second"))
+    until("each to have one", lambda: len(first.positions) == 1 and all_at([first, second], N, 2))
+    generation, held = second.source.consumer.group_metadata().generation_id, set(first.positions)
+    first.close()
+    for number in range(2):
+        cluster.write(topic, values[number][N:], number)
+    again = join(topic, "first", static=True, session=600.0)
+    until("it to come back", lambda: all_at([again, second], 2 * N, 2))
+    assert set(again.positions) == held
+    assert second.source.consumer.group_metadata().generation_id == generation
+
+
+def test_parts_and_a_partition_that_cannot_be_read(cluster, join):
+    """A small message limit makes more parts; a state of a newer format stops its own partition alone."""
+    topic = cluster.topic(partitions=2)
+    cluster.topic("in.streamclust.state", 2, **{"cleanup.policy": "compact", "max.message.bytes": "15000"})
+    for number in range(2):
+        cluster.write(topic, events(N, seed=number)[0], number)
+    member = join(topic, "only", largest=28_000)
+    until("all to be learnt", lambda: all_at([member], N, 2) and member.service.stats.ready)
+    assert member.sink.largest < 15_000
+    records = cluster.read(state_topic(topic))
+    assert any(record.key.endswith(b"/1") for record in records)
+    member.close()
+    newer = [("streamclust.format", b"99"), ("streamclust.version", b"9.9")]
+    cluster.write(state_topic(topic), [b"?"], 1, key=f"{cluster.name}/state/0".encode(), headers=newer)
+    for number in range(2):
+        cluster.write(topic, events(N, seed=number)[0], number)
+    later = join(topic, "later", largest=7000)
+    until("the sound partition to go on", lambda: later.positions == {(topic, 0): 2 * N})
+    assert later.service.clusterer.n_seen_by_shard == {(topic, 0): 2 * N}
+    (reason,) = later.service.stats.stopped.values()
+    assert "format 99, written by streamclust 9.9" in reason
+    assert "run the version that wrote it" in reason
+    until("a model without its news", lambda: later.positions and later.group.clusterer.n_seen == 3 * N)
+
+
+def test_topics_must_be_as_they_must(cluster):
+    options = {"bootstrap_servers": cluster.address}
+    with pytest.raises(Transient, match="there is no topic"):
+        prepare(f"{cluster.name}.nothing", options)
+    topic = cluster.topic(partitions=3)
+    assert prepare(topic, options) == 3
+    assert prepare(topic, options) == 3  # which finds them
+    found = {one["name"]: len(one["partitions"]) for one in cluster.admin.describe_topics()}
+    assert (found[state_topic(topic)], found[model_topic(topic)]) == (3, 1)
+    other = cluster.topic("other")
+    cluster.topic("other.streamclust.state")
+    with pytest.raises(UnfitTopic, match=r"cleanup.policy=delete.*kafka-configs.sh"):
+        prepare(other, options)
+    third = cluster.topic("third", 2)
+    cluster.topic("third.streamclust.state", 1, **{"cleanup.policy": "compact"})
+    with pytest.raises(UnfitTopic, match="has 1 partitions, and needs 2"):
+        prepare(third, options)
+
+
+def as_user(name):
+    """Options to log in at a broker's listener for passwords."""
+    known = {"sasl_mechanism": "PLAIN", "sasl_plain_username": name, "sasl_plain_password": PASSWORD}
+    return known | {"security_protocol": "SASL_PLAINTEXT"}
+
+
+def grant(cluster, kind, name, *operations, prefix=False):
+    """Let the guest do something."""
+    how = ACLResourcePatternType.PREFIXED if prefix else ACLResourcePatternType.LITERAL
+    pattern = ResourcePattern(kind, name, how)
+    cluster.admin.create_acls(
+        [ACL(f"User:{GUEST}", "*", one, ACLPermissionType.ALLOW, pattern) for one in operations]
+    )
+
+
+def test_rights_are_asked_for_by_name_and_those_told_of_are_enough(secure_broker, client):
+    """On a broker that asks for them: what is missing is said, nothing is created, and then all that is needed."""
+    read, write = ACLOperation.READ, ACLOperation.WRITE
+    with Cluster(secure_broker["sasl"], client, **as_user(USER)) as cluster, ExitStack() as every:
+        topic = cluster.topic(partitions=2)
+        guest = {"bootstrap_servers": cluster.address} | as_user(GUEST)
+
+        def refused():
+            with pytest.raises(UnfitTopic) as found:
+                prepare(topic, guest)
+            assert not {state_topic(topic), model_topic(topic)} & set(cluster.admin.list_topics())
+            return str(found.value)
+
+        assert f"no right to read topic {topic} (TOPIC_AUTHORIZATION_FAILED)" in refused()
+        grant(cluster, ResourceType.TOPIC, topic, read)
+        told = refused()
+        assert f"no right to topic {state_topic(topic)}" in told
+        assert (
+            f"kafka-topics.sh --create --topic {state_topic(topic)} --partitions 2 --config cleanup" in told
+        )
+        grant(cluster, ResourceType.TOPIC, f"{topic}.streamclust.", read, write, prefix=True)
+        assert "may not create it (TOPIC_AUTHORIZATION_FAILED). To create it: kafka-topics.sh" in refused()
+        assert prepare(topic, cluster.options) == prepare(topic, guest) == 2
+        grant(cluster, ResourceType.GROUP, cluster.name, read)
+        grant(cluster, ResourceType.TRANSACTIONAL_ID, cluster.name, write, prefix=True)
+        for number in range(2):
+            cluster.write(topic, events(N, seed=number)[0], number)
+        member = Member(cluster, topic, "guest", login=as_user(GUEST))
+        every.callback(member.close)
+        until("all to be learnt", lambda: all_at([member], N, 2) and member.service.stats.ready)
+
+
+# ---------------------------------------------------------------- parts
+
+
+def assembled(outputs, group="g", lenient=False):
+    assembler = Assembler(group, "topic", lenient)
+    records = [Message(i, value, key, headers) for i, (value, key, headers, _) in enumerate(outputs)]
+    return [whole for record in records if (whole := assembler.add(record)) is not None]
+
+
+def test_a_state_comes_back_from_its_parts():
+    state = State({"x": np.arange(1000.0)}, {"place": [1, None, 2]})
+    messages = parts("g", "state", packed(state), 1000)
+    assert len(messages) > 3
+    assert max(message.size for message in messages) <= 1000
+    (whole,) = assembled(messages)
+    assert np.array_equal(whole.state().arrays["x"], state.arrays["x"])
+    assert assembled(messages, group="another") == []
+    assert assembled(messages[:-1]) == []
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        Whole("state", "1", b"rubbish").state()
+
+
+def test_a_state_of_another_format_is_left_out_where_others_count():
+    newer = Output(b"?", b"g/state/0", [("streamclust.format", b"99")])
+    sound = parts("g", "state", b"s" * 1500, 1000)
+    with pytest.raises(CheckpointError, match="format 99"):
+        assembled([*sound, newer])
+    (whole,) = assembled([newer, *sound, newer], lenient=True)
+    assert whole.body == b"s" * 1500
+
+
+def test_parts_of_an_older_generation_are_never_mixed_in():
+    old, new = parts("g", "state", b"o" * 1500, 1000), parts("g", "state", b"n" * 2400, 1000)
+    assert len(old) < len(new)
+    whole = [one.body for one in assembled([*old, *new[:2], *old, *new])]
+    assert whole == [b"o" * 1500, b"o" * 1500, b"n" * 2400]
+    (left,) = assembled([*new[2:], *old])  # what compaction leaves of a longer one before
+    assert left.body == b"o" * 1500
+    (gone,) = assembled([Output(None, b"g/member/a/0")])
+    assert gone.body is None

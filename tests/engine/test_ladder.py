@@ -1,0 +1,204 @@
+"""The ladder of windows: what differs, since when, and how the clusters follow."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from streamclust import StreamClusterer
+from streamclust._kernels.engine.windows import block_sums, mean_statistics
+from streamclust.engine import Engine, EngineSettings
+from streamclust.engine.ladder import MIN_JUDGED_EVENTS, MIN_WINDOW_EVENTS, MOVE_P_VALUE, p_value
+from streamclust.engine.model import reach
+from streamclust.engine.running import moved
+from streamclust.engine.shards import WHOLE_EVENTS
+from streamclust.engine.watch import BLOCK_EVENTS, WINDOW_EVENTS, Watch
+from streamclust.lineage import Change
+from tests.streams import clustered
+
+
+@pytest.fixture(scope="module")
+def published():
+    """The model of three clusters 12 deviations apart."""
+    model = StreamClusterer()
+    model.learn_many(sample(1200, 0))
+    return model.model.published
+
+
+def sample(n, seed, offset=0.0):
+    rng = np.random.default_rng(seed)
+    return 12.0 * np.eye(3, 2)[rng.integers(3, size=n)] + rng.normal(size=(n, 2)) + offset
+
+
+def sums(model, rows, weight=None):
+    weight = np.ones(len(rows)) if weight is None else weight
+    return block_sums(*model.see(rows), weight, len(model.rows) + 1, len(rows))[0]
+
+
+def test_points_are_seen_as_the_slow_way_sees_them(published):
+    rows = np.vstack([sample(50, 1), [[400.0, 0.0]]])
+    cell, whitened = published.see(rows)
+    near, far = published.nearest(rows), published.outside(rows)
+    assert_array_equal(cell, np.where(far, 3, near.component))
+    assert far[-1]
+    assert not whitened[far].any()
+    assert_allclose((whitened[~far] ** 2).sum(axis=1) / 2, near.distance[~far], rtol=1e-9)
+    assert (near.distance[~far] <= reach(2)).all()
+
+
+def test_sums_are_those_of_blocks_from_the_newest_back(published):
+    rows, weight = sample(10, 2), np.arange(1.0, 11.0)
+    cell, whitened = published.see(rows)
+    blocks = block_sums(cell, whitened, weight, 4, 4)
+    assert blocks.shape == (2, 4, 6)  # the two oldest are in no whole block
+    for block, part in zip(blocks, (slice(6, 10), slice(2, 6)), strict=True):
+        for c in range(4):
+            w, y = weight[part][cell[part] == c], whitened[part][cell[part] == c]
+            assert_allclose(block[c], [w.sum(), (w**2).sum(), *w @ y, *w @ y**2], atol=1e-12)
+
+
+def test_statistics_of_two_windows_are_those_of_their_means(published):
+    new, old = sample(300, 3), sample(500, 4, offset=0.2)
+    every, largest, cells = mean_statistics(sums(published, new), sums(published, old), MIN_JUDGED_EVENTS)
+    gaps = []
+    for c in range(3):
+        one, two = (see.whitened[see.cell == c] for see in (published.see(new), published.see(old)))
+        n, m = len(one), len(two)
+        variance = np.maximum(1.0, (n * one.var(axis=0) + m * two.var(axis=0)) / (n + m))
+        gaps.append((n * m / (n + m) * (one.mean(axis=0) - two.mean(axis=0)) ** 2 / variance).sum())
+    assert_allclose([every, largest, cells], [sum(gaps), max(gaps), 3])
+
+
+def test_weights_count_by_their_effective_number(published):
+    new, old = sample(300, 3), sample(500, 4)
+    one = mean_statistics(sums(published, new), sums(published, old), MIN_JUDGED_EVENTS)
+    many = mean_statistics(sums(published, new, np.full(300, 7.0)), sums(published, old), MIN_JUDGED_EVENTS)
+    assert_allclose(one, many)
+
+
+@pytest.mark.compiled
+def test_windows_of_one_stream_differ_as_rarely_as_chance_says(published):
+    p = np.array(
+        [
+            p_value(sums(published, sample(256, 2 * i)), sums(published, sample(256, 2 * i + 1)))
+            for i in range(300)
+        ]
+    )
+    assert (p < 0.1).mean() < 0.15
+    assert p.min() > MOVE_P_VALUE
+    assert (
+        p_value(sums(published, sample(256, 1)), sums(published, sample(256, 2, offset=0.7))) < MOVE_P_VALUE
+    )
+
+
+def test_shares_are_no_drift(published):
+    rows = sample(2000, 8)
+    first = rows[published.see(rows).cell == 0]
+    assert p_value(sums(published, first), sums(published, rows)) > MOVE_P_VALUE
+
+
+def test_an_empty_window_tells_nothing(published):
+    assert p_value(np.zeros((4, 6)), sums(published, sample(256, 1))) == 1.0
+
+
+@pytest.mark.compiled
+def test_watched_events_are_labelled_once_and_as_if_anew(published):
+    watch = Watch(2)
+    for i in range(4):
+        watch.see(sample(2500, i), 2500 * i)
+        for kept, anew in zip(watch.seen_by(published), published.see(watch.latest()), strict=True):
+            assert_array_equal(kept, anew)
+    assert len(watch) == WINDOW_EVENTS
+
+
+def test_clusters_move_to_where_their_events_are(published):
+    rows = sample(MIN_WINDOW_EVENTS, 7, offset=2.0)
+    model = moved(published, rows, np.ones(len(rows)))
+    assert model.moved
+    assert_allclose(
+        np.sort(model.clusters.mean, axis=0), np.sort(published.clusters.mean + 2.0, axis=0), atol=0.5
+    )
+    assert_allclose(model.clusters.covariance, published.clusters.covariance)  # shapes stay
+    assert model.published.clusters.mean is not model.clusters.mean
+
+
+def shifted(n, at, offset):
+    rows, _ = clustered(n, 2, k=4, seed=2, spread=15.0)
+    rows[at:] += offset
+    return rows
+
+
+def means(model):
+    return dict(zip(model.model.names.tolist(), model.model.clusters.mean, strict=True))
+
+
+@pytest.mark.compiled
+def test_clusters_follow_a_move_without_a_new_id():
+    told: list[Change] = []
+    model = StreamClusterer(on_event=told.append)
+    rows = shifted(14_000, 8000, 2.5)
+    model.learn_many(rows[:8000])
+    before = means(model)
+    assert model.to_state().values["begin"] == 0
+    told.clear()
+    model.learn_many(rows[8000:])
+    assert not told
+    after = means(model)
+    assert sorted(after) == sorted(before)
+    for name, mean in after.items():
+        assert_allclose(mean, before[name] + 2.5, atol=0.3)
+    assert model.to_state().values["begin"] >= 7000
+
+
+@pytest.mark.compiled
+def test_where_drift_is_ignored_clusters_do_not_move():
+    model = StreamClusterer(drift="ignore")
+    model.learn_many(shifted(12_000, 8000, 2.5))
+    values = model.to_state().values
+    assert (values["begin"], values["moving"]) == (0, False)
+    assert not model.model.moved
+
+
+@pytest.mark.compiled
+def test_a_rare_cluster_outlives_a_change():
+    """Of the 1,024 events that a refit reads after a change, about four are its."""
+    rng = np.random.default_rng(4)
+    rows = shifted(30_000, 24_000, 2.5)
+    rare = np.arange(len(rows)) % 256 == 7
+    rows[rare] = 90.0 + 0.5 * rng.normal(size=(rare.sum(), 2))
+    model = StreamClusterer()
+    model.learn_many(rows[:24_000])
+    model.settle()
+    own = model.predict_one({0: 90.0, 1: 90.0})
+    assert model.n_clusters == 5
+    model.learn_many(rows[24_000:])
+    assert model.n_clusters == 5
+    assert model.predict_one({0: 90.0, 1: 90.0}) == own
+
+
+@pytest.mark.compiled
+def test_a_part_that_leaves_takes_its_latest_events_with_it():
+    engine = Engine(2, EngineSettings(background=False))
+    rows = shifted(9000, 6000, 2.5)
+    engine.learn(rows[:4000], shard="stays")
+    engine.learn(rows[4000:], shard="leaves")
+    assert engine.begin > 0
+    engine.release("leaves")
+    assert engine.begin == len(engine.shards.whole) == 0
+    engine.settle()
+    engine.learn(rows[:3000], shard="stays")
+    assert engine.model.weight.sum() == pytest.approx(7000, rel=0.5)
+
+
+@pytest.mark.compiled
+def test_the_present_is_what_is_kept_of_all_its_events():
+    """The latest 2,048 in a row, and before those one in eight, which stands for eight."""
+    engine = Engine(2, EngineSettings(background=False))
+    engine.learn(shifted(22_000, 16_000, 2.5))
+    rows, weight, covered = engine.present_rows()
+    present = engine.n_seen - engine.begin
+    assert covered
+    assert WHOLE_EVENTS + BLOCK_EVENTS < present <= 6300
+    assert len(rows) == pytest.approx(WHOLE_EVENTS + (present - WHOLE_EVENTS) / BLOCK_EVENTS, abs=2)
+    assert weight.sum() == pytest.approx(present, abs=2 * BLOCK_EVENTS)
+    assert_array_equal(rows[-WHOLE_EVENTS:], shifted(22_000, 16_000, 2.5)[-WHOLE_EVENTS:])
+    assert set(weight[:-WHOLE_EVENTS].tolist()) == {float(BLOCK_EVENTS)}

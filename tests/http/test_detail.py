@@ -1,0 +1,102 @@
+"""One cluster in detail, over HTTP."""
+
+import json
+
+import numpy as np
+import pytest
+
+from streamclust.families import FAMILIES
+from tests.http.conftest import CENTRES, N, objects, points, problem
+from tests.http.test_routes import finite
+
+
+def detail(found, cluster):
+    answer = found.client.get(f"/v1/clusters/{cluster}")
+    answer.raise_for_status()
+    return finite(answer.text)
+
+
+def test_a_cluster_is_told_by_its_features_against_all_events(shared):
+    clusterer = shared.service.clusterer
+    for cluster in clusterer.clusters:
+        found = detail(shared, cluster.id)
+        assert found["alive"] is True
+        expected = clusterer.describe(cluster.id)
+        assert [f["name"] for f in found["features"]] == [f.name for f in expected]
+        for told, feature in zip(found["features"], expected, strict=True):
+            for name in ("mean", "std", "overall_mean", "overall_std", "distance", "shift"):
+                assert told[name] == pytest.approx(getattr(feature, name))
+        told = {f["name"]: f for f in found["features"]}
+        nearest = CENTRES[np.abs(CENTRES - [told["x"]["mean"], told["y"]["mean"]]).sum(axis=1).argmin()]
+        apart = [name for name, centre in zip("xy", nearest, strict=True) if centre == 20.0]
+        assert not apart or (found["features"][0]["name"] == apart[0] and told[apart[0]]["shift"] > 1)
+
+
+def test_recent_events_are_the_clusters_own(shared):
+    for cluster in shared.service.clusterer.clusters:
+        recent = detail(shared, cluster.id)["recent"]
+        assert len(recent) == 5
+        answer = shared.client.post("/v1/predict", json=[event["values"] for event in recent]).json()
+        assert answer["cluster"] == [cluster.id] * 5
+        assert [event["novelty"] for event in recent] == pytest.approx(answer["novelty"])
+    newest = points()[-1].tolist()
+    all_recent = [detail(shared, c.id)["recent"][0] for c in shared.service.clusterer.clusters]
+    assert dict(zip("xy", newest, strict=True)) in [event["values"] for event in all_recent]
+
+
+def test_its_share_over_time_ends_with_the_present(shared):
+    for cluster in shared.service.clusterer.clusters:
+        found = detail(shared, cluster.id)
+        history = found["history"]
+        assert history["events"] == sorted(set(history["events"]))
+        assert (history["events"][-1], history["share"][-1]) == (N, pytest.approx(found["share"]))
+        assert all(0 <= share <= 1 for share in history["share"])
+
+
+def test_its_lifecycle_is_what_concerns_it(shared):
+    events = shared.client.get("/v1/events", params={"limit": 1000}).json()["events"]
+    for cluster in shared.service.clusterer.clusters:
+        lifecycle = detail(shared, cluster.id)["lifecycle"]
+        assert lifecycle == [e for e in events if cluster.id in dict(e["parents"] + e["children"])]
+        assert lifecycle[0]["at"] == cluster.born
+
+
+def test_a_cluster_that_died_has_a_past_and_one_that_never_was_has_none(api):
+    lineage = api.service.clusterer.lineage
+    past = lineage.born(N, 1, 20.0)
+    lineage.history.add(N + 1, {past: 5.0, 0: 15.0})
+    lineage.history.add(N + 900, {0: 15.0})
+    lineage.retire(N, 2, past, 20.0)
+    api.client.post("/v1/learn", json={"x": 1, "y": 1})  # so that nothing older is remembered
+    found = detail(api, past)
+    assert (found["id"], found["alive"]) == (past, False)
+    assert [change["kind"] for change in found["lifecycle"]] == ["born", "died"]
+    assert found["history"] == {"events": [N + 1], "share": [0.25]}
+    assert "no cluster 4711" in problem(api.client.get("/v1/clusters/4711"), 404)["detail"]
+
+
+def test_before_anything_is_learnt_there_is_no_cluster(start):
+    problem(start().client.get("/v1/clusters/0"), 404)
+
+
+def test_what_was_just_learnt_is_told(start):
+    found = start()
+    for n in (1, 2, 3):
+        found.client.post("/v1/learn", json={"x": n, "y": 0}).raise_for_status()
+        told = detail(found, 0)
+        assert told["weight"] == n
+        assert told["recent"][0]["values"] == {"x": n, "y": 0}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_is_told(start, family):
+    found = start(family=family)
+    rows = np.abs(points(200)).round()
+    rows = np.minimum(rows, 1) if family == "bernoulli" else rows
+    found.client.post("/v1/learn", json=objects(rows)).raise_for_status()
+    for cluster in found.client.get("/v1/clusters").json()["clusters"]:
+        told = detail(found, cluster["id"])
+        assert {feature["name"] for feature in told["features"]} == {"x", "y"}
+        numbers = [value for feature in told["features"] for key, value in feature.items() if key != "name"]
+        assert np.isfinite(numbers).all()
+        assert json.dumps(told["mean"]) == json.dumps(cluster["mean"])

@@ -1,0 +1,324 @@
+"""Compiled kernels on disk: found again, compiled once by many processes, never taken for what they are not."""
+
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numba import njit
+from numba.core import event
+from numba.core.errors import TypingError
+
+import streamclust
+from streamclust._kernels import cache, compile, locking, progress
+
+pytestmark = pytest.mark.compiled
+PACKAGE = Path(streamclust.__file__).parent
+
+COUNT = """
+import sys
+import numpy as np
+from numba.core import event
+from streamclust._kernels.check import all_within
+from streamclust._kernels.cache import KernelCache
+class Names(event.Listener):
+    def on_start(self, event):
+        if isinstance(event.data["dispatcher"]._cache, KernelCache):
+            print("compiled", event.data["dispatcher"].py_func.__name__)
+    def on_end(self, event): pass
+event.register("numba:compile", Names())
+assert all_within(np.ones(3), 1.0) and not all_within(np.ones(3), 0.5)
+"""
+
+
+def double(x):
+    """A kernel of these tests."""
+    return 2 * x
+
+
+def kept(directory, shipped=None):
+    """The kernel as a process that has just started has it."""
+    compiled = njit(double)
+    cache.use_cache(compiled, directory, shipped)
+    return compiled
+
+
+def compiles(function, *arguments):
+    """Whether a call compiles the function."""
+    with event.install_recorder("numba:compile") as recorder:
+        assert function(*arguments) == 2 * arguments[0]
+    return any(e.data["dispatcher"] is function for _, e in recorder.buffer)
+
+
+# -------------------------------------------------------------------- numba's own parts
+
+
+def test_numba_calls_the_cache_as_it_always_did(tmp_path):
+    """If this fails, numba has changed what `_kernels/cache.py` relies on."""
+    first, second = kept(tmp_path), kept(tmp_path)
+    assert compiles(first, 3)
+    assert [path.name.split("-")[0] for path in tmp_path.glob("*.nbc")] == [f"{__name__}.double"]
+    assert not compiles(second, 3)
+    assert sum(second.stats.cache_hits.values()) == 1
+    assert compiles(second, 3.0)
+    assert len(list(tmp_path.glob("*.nbc"))) == 2
+
+
+def test_a_processor_is_named_by_its_kind_and_its_features():
+    kind = njit(double).targetctx.codegen().magic_tuple()
+    assert len(kind) == 3
+    assert all(isinstance(word, str) for word in kind)
+
+
+# -------------------------------------------------------------------- what is compiled code of what
+
+
+def test_a_change_in_any_kernel_file_is_seen(tmp_path):
+    copy = shutil.copytree(cache.KERNELS, tmp_path / "k", ignore=shutil.ignore_patterns("__pycache__"))
+    assert cache.source_stamp(copy) == cache.STAMP
+    seen = {cache.STAMP}
+    for name in ("moments.py", "tree/arrays.py", "refit/bkm.py"):
+        (copy / name).write_text((copy / name).read_text() + "\n")
+        seen.add(cache.source_stamp(copy))
+    (copy / "moments.py").rename(copy / "more.py")
+    seen.add(cache.source_stamp(copy))
+    assert len(seen) == 5
+
+
+def test_code_of_other_sources_is_not_used_and_gives_way(tmp_path, monkeypatch):
+    assert compiles(kept(tmp_path), 3)
+    monkeypatch.setattr(cache, "STAMP", bytes(32))
+    assert compiles(kept(tmp_path), 3)
+    assert not compiles(kept(tmp_path), 3)
+    assert len(list(tmp_path.glob("*.nbc"))) == 1
+
+
+def test_code_of_another_numba_is_not_used(tmp_path, monkeypatch):
+    assert compiles(kept(tmp_path), 3)
+    monkeypatch.setattr(cache, "BUILD", (*cache.BUILD, "other"))
+    assert compiles(kept(tmp_path), 3)
+
+
+def test_a_damaged_file_is_no_reason_to_fail(tmp_path):
+    assert compiles(kept(tmp_path), 3)
+    (path,) = tmp_path.glob("*.nbc")
+    path.write_bytes(path.read_bytes()[:20])
+    assert compiles(kept(tmp_path), 3)
+    path.write_bytes(path.read_bytes()[:2000])
+    assert compiles(kept(tmp_path), 3)
+    assert not compiles(kept(tmp_path), 3)
+
+
+# -------------------------------------------------------------------- kernels that come compiled
+
+
+def run(place, temporary, code=COUNT, **environment):
+    """Run code with the package at `place`, without a directory to keep kernels in but an empty temporary one."""
+    variables = {k: v for k, v in os.environ.items() if not k.startswith(("NUMBA_", "XDG_", "COV_"))}
+    variables |= {
+        "PYTHONPATH": str(place),
+        "XDG_CACHE_HOME": "/dev/null",
+        "TMPDIR": str(temporary),
+    } | environment
+    return subprocess.Popen(
+        [sys.executable, "-c", code], env=variables, cwd="/", text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def output(process):
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    return out, err
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory):
+    """A package with one kernel compiled for the level, in directories that cannot be made."""
+    if not cache.host_has_level():
+        pytest.skip(f"this processor is no {cache.LEVEL}")
+    place = tmp_path_factory.mktemp("site")
+    kernels = place / "streamclust" / "_kernels"
+    ignored = shutil.ignore_patterns("__pycache__", "compiled")
+    shutil.copytree(cache.KERNELS, kernels, ignore=ignored)
+    (kernels.parent / "__init__.py").touch()
+    (kernels / "__pycache__").touch()  # a file: nothing can be kept there, not even by root
+    out, _ = output(
+        run(
+            place,
+            place,
+            NUMBA_CPU_NAME=cache.LEVEL,
+            NUMBA_CPU_FEATURES="",
+            NUMBA_CACHE_DIR=str(place / "built"),
+        )
+    )
+    assert out == "compiled all_within\n"
+    (kernels / "compiled").mkdir()
+    for path in (place / "built").rglob("*.nbc"):
+        path.rename(kernels / "compiled" / path.name)
+    return place
+
+
+def test_kernels_that_came_with_the_package_are_used(shipped, tmp_path):
+    out, err = output(run(shipped, tmp_path))
+    assert (out, err) == ("", "")
+
+
+def test_on_a_processor_below_the_level_they_are_not(shipped, tmp_path):
+    poor = "import llvmlite.binding as b; b.get_host_cpu_features = lambda: b.targets.FeatureMap(sse2=True)\n"
+    out, err = output(run(shipped, tmp_path, poor + COUNT))
+    assert (out, err) == ("compiled all_within\n", "")
+
+
+def test_nor_where_the_user_asks_for_another_processor(shipped, tmp_path):
+    out, _ = output(run(shipped, tmp_path, NUMBA_CPU_NAME="x86-64-v2"))
+    assert out == "compiled all_within\n"
+
+
+def test_nor_after_a_change_of_any_kernel_file(shipped, tmp_path):
+    changed = shutil.copytree(shipped, tmp_path / "site")
+    with (changed / "streamclust" / "_kernels" / "moments.py").open("a") as file:
+        file.write("\n")
+    out, _ = output(run(changed, tmp_path))
+    assert out == "compiled all_within\n"
+
+
+def test_one_process_compiles_and_the_others_wait_for_it(tmp_path):
+    processes = [run(PACKAGE.parent, tmp_path, NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(3)]
+    outputs = [output(process) for process in processes]
+    assert sorted(outputs) == [("", ""), ("", ""), ("compiled all_within\n", "")]
+
+
+# -------------------------------------------------------------------- locks
+
+HOLD = """
+import sys
+from pathlib import Path
+from streamclust._kernels.locking import Lock
+assert Lock(Path(sys.argv[1]), "one").acquire()
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """A process that holds a lock until it ends."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], env=os.environ | {"PYTHONPATH": str(PACKAGE.parent)},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with process:
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_waiting_for_a_lock_ends(tmp_path, holder, monkeypatch):
+    monkeypatch.setattr(locking, "MAX_WAIT_SECONDS", 0.1)
+    assert not locking.Lock(tmp_path, "one").acquire()
+    assert locking.Lock(tmp_path, "two").acquire()
+
+
+def test_a_killed_process_leaves_no_lock_behind(tmp_path, holder):
+    holder.send_signal(signal.SIGKILL)
+    assert locking.Lock(tmp_path, "one").acquire()
+
+
+def test_a_kernel_that_does_not_compile_leaves_no_lock_behind(tmp_path):
+    function = kept(tmp_path)
+    with pytest.raises(TypingError):
+        function(None)
+    name = f"{__name__}.double"
+    take = HOLD.replace('"one"', repr(name)).replace("sys.stdin.read()", "")
+    done = subprocess.run(
+        [sys.executable, "-c", take, str(tmp_path)], capture_output=True, text=True, check=False, timeout=100,
+        env=os.environ | {"PYTHONPATH": str(PACKAGE.parent)},
+    )  # fmt: skip
+    assert done.stdout == "held\n"
+
+
+def test_a_directory_without_locks_stops_nobody(tmp_path):
+    lock = locking.Lock(tmp_path / "missing", "one")
+    assert not lock.acquire()
+    lock.release()
+
+
+# -------------------------------------------------------------------- what a user sees
+
+
+def test_a_terminal_shows_one_line_and_erases_it(tmp_path):
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", COUNT], stdout=subprocess.PIPE, stderr=theirs,
+        env=os.environ | {"PYTHONPATH": str(PACKAGE.parent), "NUMBA_CACHE_DIR": str(tmp_path), "TERM": "xterm"},
+    )  # fmt: skip
+    with process:
+        assert process.wait(timeout=300) == 0
+    os.close(theirs)
+    shown = os.read(ours, 10_000).decode()
+    os.close(ours)
+    assert shown == f"\r\x1b[Kcompiling for this machine, once: 1 of {len(progress.FIRST)}\r\x1b[K"
+
+
+def test_a_notebook_shows_a_bar(monkeypatch):
+    shown = []
+
+    class Html(str):
+        pass
+
+    class Handle:
+        def update(self, bar):
+            shown.append(bar)
+
+    def display(bar, display_id):
+        shown.append(bar)
+        return Handle()
+
+    fake = type(sys)("IPython.display")
+    fake.HTML, fake.display = Html, display
+    for name, module in {"IPython": fake, "IPython.display": fake, "ipykernel": fake}.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    line = progress.Line()
+    for name in ("check.all_within", "tree.learn.sum_nodes", "hierarchy.tree.cut_tree"):
+        line.show(name)
+        line.clear(name)
+    assert [bar.split("once: ")[1] for bar in shown] == [
+        f"1 of {len(progress.FIRST)}",
+        f"2 of {len(progress.FIRST)}",
+        "hierarchy.tree.cut_tree",
+    ]
+
+
+def test_the_count_is_that_of_a_usual_stream():
+    """A few kernels more or less do no harm to a count; list them in `progress.FIRST` all the same."""
+    code = """
+import numpy as np
+from streamclust import StreamClusterer
+from streamclust._kernels.progress import LINE
+rng = np.random.default_rng(0)
+model = StreamClusterer()
+for x, y in rng.normal(size=(600, 2)) + 9.0 * rng.integers(3, size=(600, 1)):
+    model.predict_one({"x": x, "y": y})
+    model.learn_one({"x": x, "y": y})
+model.clusters
+print(*LINE.ready)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    needed = set(done.stdout.split())
+    assert len(needed ^ progress.FIRST) <= 5, (needed - progress.FIRST, progress.FIRST - needed)
+
+
+def test_directories_are_tried_in_turn(tmp_path, monkeypatch):
+    monkeypatch.setattr(compile.config, "CACHE_DIR", str(tmp_path))
+    own, beside, *_ = compile.lasting_directories()
+    assert own.parent == tmp_path
+    assert beside == cache.KERNELS / "__pycache__"
+    assert compile.can_write(own)
+    assert not compile.can_write(Path("/dev/null/here"))
+    assert np.all([path.is_absolute() for path in compile.lasting_directories()])
