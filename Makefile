@@ -4,34 +4,38 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUNS := $(VENV)/.runs
 READY := $(VENV)/.ready
-FRESH := $(VENV)/.kernels
 
-.PHONY: help demo test lint bench chaos fuzz clean
+.PHONY: help demo test oldest coverage lint docs gallery papers wheel bench chaos fuzz clean
 help:  ## what can be done here
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-# What the demo needs, and no more.
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-compile
+
+# What the demo needs, and no more. Kernels compile while the rest is installed.
 $(RUNS): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("streamclust needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[plots,service]'
+	$(PIP) --editable .
+	$(BIN)/python -m streamclust.warm & compiling=$$!; $(PIP) --editable '.[plots,service]' && { wait $$compiling || true; }
 	@touch $@
 
 # What the tests need: Spark and the peers too.
 $(READY): $(RUNS)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(PIP) --editable '.[dev]'
+	$(PIP) --no-deps 'bertopic>=0.17'
 	@touch $@
 
-# numba's cache looks at a kernel's own file only, not at those it calls into: a change to any clears them all.
-$(FRESH): $(RUNS) $(wildcard streamclust/_kernels/*.py)
-	@rm -f streamclust/_kernels/__pycache__/*.nb[ic]
-	@touch $@
-
-demo: $(FRESH)  ## the service on a drifting stream, with its dashboard; pictures at the end
+demo: $(RUNS)  ## the service on a drifting stream, with its dashboard; pictures at the end
 	$(BIN)/streamclust demo $(DEMO)
 
-test: $(READY) $(FRESH)  ## every test, doctests included
+test: $(READY)  ## every test, doctests included
 	$(BIN)/python -m pytest -n auto
+
+oldest: $(READY)  ## some tests with the oldest versions that the bounds allow
+	$(BIN)/nox --session oldest
+
+coverage: $(READY)  ## every test, and which lines none of them runs
+	$(BIN)/python -m pytest -n auto --cov --cov-report term:skip-covered
 
 lint: $(READY)  ## ruff, mypy, the import layers
 	$(BIN)/ruff check .
@@ -39,14 +43,28 @@ lint: $(READY)  ## ruff, mypy, the import layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(READY) $(FRESH)  ## every benchmark, the peer beside us
+docs: $(READY)  ## the documentation, into build/site; every block of its pages is run
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+gallery: $(READY)  ## run the examples, for their pages
+	$(BIN)/python docs/_site/gallery.py
+
+wheel: $(READY)  ## a wheel that brings compiled kernels, into dist
+	rm -rf build/wheel build/lib
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
+	$(BIN)/python .ci/platform_wheel.py build/wheel/streamclust-*.whl --into dist
+
+papers: $(READY)  ## repeat the papers' tables and figures; writes docs/papers
+	$(BIN)/python -m benchmarks.papers $(PAPERS)
+
+bench: $(READY)  ## every benchmark, the peer beside us
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script $(BENCH) || exit 1; done
 
-chaos: $(READY) $(FRESH)  ## kill the service fifty times, and count what it learnt
-	$(BIN)/python tests/chaos/kill.py $(CHAOS)
+chaos: $(READY)  ## kill the service fifty times, and count what it learnt; OF=group: members of a group
+	$(BIN)/python tests/chaos/$(or $(OF),kill).py $(CHAOS)
 
-fuzz: $(READY) $(FRESH)  ## a million messages, half of them rubbish, through a broker
+fuzz: $(READY)  ## a million messages, half of them rubbish, through a broker
 	$(BIN)/python tests/chaos/fuzz.py $(FUZZ)
 
 clean:  ## forget the environment and everything built
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache demo-output
+	rm -rf $(VENV) .nox .coverage build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache demo-output

@@ -6,7 +6,9 @@ and 3, compiled for that very D, as the descent is; and "blas", by matrix produc
 Times are the least of several repeats in turns, several steps in a row, as k-means takes them. The tree is built
 once for many steps: its time stands apart.
 
-    python benchmarks/bkm_speedup.py [--quick] [--bounds]
+Then whole fits of points, CPU seconds with assign="tree", its building included, and without: the same clusters.
+
+    python benchmarks/bkm_speedup.py [--quick] [--bounds] [--fits]
 """
 
 from __future__ import annotations
@@ -18,17 +20,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamclust._kernels.costs import label_points
-from streamclust._kernels.gather import gather
+from streamclust._kernels.tree.costs import label_points
+from streamclust._kernels.tree.gather import gather
 from streamclust._kernels.types import Floats, Ints
 from streamclust.families import Gaussian, Multinomial
 from streamclust.families.cost_form import CostForm
 from streamclust.moments import Moments
+from streamclust.refit import fit_points
 from streamclust.tree import SummaryTree
 from streamclust.tree.descent import BOUNDS, own
 from streamclust.tree.label import dims, kernel_form, label_by_blas
 from streamclust.tree.layout import layout
-from streamclust_connectors.synthetic import Mixture, topics
+from streamclust_connectors.synthetic import SyntheticMixture, topics
 
 K = 5
 REPEATS, STEPS = 5, 5
@@ -70,7 +73,11 @@ def main() -> None:
     parser.add_argument(
         "--seeds", type=int, default=2, help="data sets per case; the table shows their medians"
     )
+    parser.add_argument("--fits", action="store_true", help="only whole fits")
     options = parser.parse_args()
+    fits(options.quick)
+    if options.fits:
+        return
     bounds = tuple(BOUNDS) if options.bounds else ("difference",)
     names = ("loop", "unrolled", "blas", *bounds)
     print("milliseconds a step, and how many times faster than the loop, unrolled and BLAS the last bound is")
@@ -86,6 +93,33 @@ def main() -> None:
         )
         print("".join(f"{1e3 * times[name]:11.3f}" for name in names), end=" ")
         print("{:7.1f}{:10.1f}{:7.1f}".format(*ratios), flush=True)
+
+
+def fits(quick: bool) -> None:
+    """Whole fits through a tree, and without."""
+    print('whole fits, CPU seconds: all costs, assign="tree"')
+    print(
+        f"{'N':>9}{'D':>3} {'search':<9} {'mixture':<14} {'K':>3}{'costs':>9}{'tree':>9}{'ratio':>7}  same clusters"
+    )
+    for d in (2, 3, 4):
+        for n in (1_000, 5_000, 20_000) if quick else (1_000, 5_000, 20_000, 80_000):
+            x = SyntheticMixture(d, n_clusters=K, tau=3.0, seed=0).sample(n)[0]
+            for search in ("auto", "top-down"):
+                for mixture in ("finite", "infinite"):
+                    seconds, found = [], []
+                    for assign in ("blas", "tree"):
+                        fit_points(
+                            "gaussian", x[:200], mixture=mixture, search=search, assign=assign
+                        )  # kernels
+                        start = time.process_time()
+                        found.append(fit_points("gaussian", x, mixture=mixture, search=search, assign=assign))
+                        seconds.append(time.process_time() - start)
+                    same = np.array_equal(found[0].labels, found[1].labels)
+                    print(
+                        f"{n:9}{d:3} {search:<9} {mixture:<14} {found[1].n_clusters:3}"
+                        f"{seconds[0]:9.2f}{seconds[1]:9.2f}{seconds[0] / seconds[1]:7.2f}  {same}",
+                        flush=True,
+                    )
 
 
 def measure(case: Case, seed: int, bounds: tuple[Any, ...]) -> dict[str, float]:
@@ -115,7 +149,7 @@ def scene(case: Case, seed: int) -> tuple[Floats, CostForm, SummaryTree, float]:
     """Points, the costs of the clusters that made them, their tree, and the seconds it took to build."""
     family: Any
     if case.family == "gaussian":
-        x, labels = Mixture(case.d, n_clusters=K, tau=case.tau, seed=seed).sample(case.n)
+        x, labels = SyntheticMixture(case.d, n_clusters=K, tau=case.tau, seed=seed).sample(case.n)
         family = Gaussian.informed(x)
     else:
         x, labels = topics(case.n, case.d, K, int(case.tau), seed)

@@ -18,10 +18,10 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import BayesianGaussianMixture
 
 from streamclust.batch import BayesianKMeans
-from streamclust.refit.bkm import refit
+from streamclust.refit.bkm.fit import refit_bkm
 from streamclust.refit.partition import Partition
 from streamclust.tree import SummaryTree
-from streamclust_connectors.synthetic import Mixture
+from streamclust_connectors.synthetic import SyntheticMixture
 
 K = 10
 REPEATS = 7
@@ -38,7 +38,7 @@ def timed(call):  # noqa: ANN001, ANN201
 
 
 def compare(d: int, n: int, tau: float, seed: int) -> None:
-    mixture = Mixture(d, n_clusters=K, tau=tau, seed=seed)
+    mixture = SyntheticMixture(d, n_clusters=K, tau=tau, seed=seed)
     points, _ = mixture.sample(n)
     unseen, truth = mixture.sample(20_000)
 
@@ -51,10 +51,10 @@ def compare(d: int, n: int, tau: float, seed: int) -> None:
 
     tree = SummaryTree(d, max_leaves=1024)
     _, building = timed(lambda: tree.insert(points))
-    refit("gaussian", tree, rng=seed)  # once unmeasured: compiled kernels come from the disk
-    runs = [timed(lambda: refit("gaussian", tree, rng=seed)) for _ in range(REPEATS)]
+    refit_bkm("gaussian", tree, rng=seed)  # once unmeasured: compiled kernels come from the disk
+    runs = [timed(lambda: refit_bkm("gaussian", tree, rng=seed)) for _ in range(REPEATS)]
     summary, ours = runs[0][0], float(np.median([seconds for _, seconds in runs]))
-    again, warm = timed(lambda: refit("gaussian", tree, start=summary, rng=seed))
+    again, warm = timed(lambda: refit_bkm("gaussian", tree, start=summary, rng=seed))
     row(
         "refit of 1,024 leaves",
         summary.n_clusters,

@@ -20,9 +20,9 @@ from time import perf_counter
 
 import numpy as np
 
-from streamclust.refit.bp_means import fit_features
-from streamclust.refit.feature_allocation import FeatureAllocation
-from streamclust.refit.k_features import fit_k_features
+from streamclust.refit.bp_means.feature_allocation import FeatureAllocation
+from streamclust.refit.bp_means.fit import fit_features
+from streamclust.refit.bp_means.k_features import fit_k_features
 from streamclust.streaming import StreamFeatures
 
 SIDE = 6

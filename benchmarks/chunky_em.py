@@ -22,7 +22,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from time import process_time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -31,9 +31,12 @@ from threadpoolctl import threadpool_limits
 
 from streamclust.batch import ChunkyGaussianMixture
 from streamclust.moments import Moments
-from streamclust.refit.chunky_em import LEAF_SIZES, LEAVES, fit_mixture, refit_mixture
-from streamclust.refit.mixture import Mixture
+from streamclust.refit.chunky_em.fit import LEAF_POINTS, MIN_LEAVES, fit_mixture, refit_mixture
+from streamclust.refit.chunky_em.mixture import Mixture
 from streamclust.tree import SummaryTree
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SWEEPS = {
     "n": (10_000, 50_000, 100_000, 500_000),
@@ -96,7 +99,7 @@ def from_the_same_start(setting: Setting, seed: int) -> dict[str, float]:
     generator = Generator(setting, seed)
     points, unseen = generator.sample(setting.n), generator.sample(UNSEEN)
     start = voronoi(points, setting.k, seed)
-    leaf_size = int(np.clip(setting.n // LEAVES, *LEAF_SIZES))
+    leaf_size = int(np.clip(setting.n // MIN_LEAVES, *LEAF_POINTS))
 
     def build() -> SummaryTree:
         tree = SummaryTree(setting.d, max_leaves=None, leaf_size=leaf_size)
@@ -215,7 +218,7 @@ def refits(many: int) -> None:
     print(f"the later refit takes {cold:.2f} (from nothing) and {warm_ratio:.2f} (warm) times as long")
 
 
-def draw(results: dict[str, list[tuple[str, Setting, dict]]], path: str) -> None:
+def drawn(results: dict[str, list[tuple[str, Setting, dict]]]) -> Figure:
     """Speedup, and held-out negative log-likelihood above that of the generating mixture."""
     from matplotlib import pyplot
 
@@ -250,8 +253,7 @@ def draw(results: dict[str, list[tuple[str, Setting, dict]]], path: str) -> None
         )
         axes[0, 2 * column].legend(fontsize="small")
         axes[0, 2 * column + 1].legend(fontsize="small")
-    figure.savefig(path, dpi=110)
-    print(f"drawn: {path}")
+    return figure
 
 
 def main() -> None:
@@ -292,7 +294,8 @@ def main() -> None:
         if "refit" in arguments.only:
             refits(300_000 if arguments.quick else 10_000_000)
     if arguments.plot and results:
-        draw(results, arguments.plot)
+        drawn(results).savefig(arguments.plot, dpi=110)
+        print(f"drawn: {arguments.plot}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""DP-means beside pdc-dp-means at the same penalty, and on the leaves of a tree beside all points.
+"""DP-means beside the published algorithm, scikit-learn's KMeans told K, and pdc-dp-means; and on leaves beside points.
+
+First, planted sets of several kinds: our default, collapsed, DP-means as published (compiled here, a plain loop) at the
+same λ², and KMeans told the planted K, in the same run; CPU seconds.
 
 The peer needs scikit-learn 1.2 and numpy 1.26, so the script makes it a virtual environment of its own and runs it in a
 subprocess on the same arrays. Its wheel prints complaints about buffers on every pass; they are dropped. Both
@@ -7,6 +10,7 @@ computed here, from the labels of each side, by the same formula: Σ ‖x - mean
 
     python benchmarks/dp_means.py                   all sets, five seeds of the peer
     python benchmarks/dp_means.py --quick           small sets
+    python benchmarks/dp_means.py --planted         the planted sets alone
     python benchmarks/dp_means.py --peer-env DIR    where the peer's environment is kept
 """
 
@@ -19,16 +23,18 @@ import sys
 import tempfile
 import venv
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 
 import numpy as np
+from numba import njit
+from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
 from streamclust.moments import Moments
-from streamclust.refit.dp_means import fit_points, refit
+from streamclust.refit.dp_means.fit import fit_points, fit_tree
 from streamclust.refit.penalties import penalty_for_clusters
 from streamclust.tree import SummaryTree
-from streamclust_connectors.synthetic import Mixture
+from streamclust_connectors.synthetic import SyntheticMixture
 
 PACKAGES = ("numpy==1.26.4", "scikit-learn==1.2.2", "scipy==1.11.4", "pdc-dp-means==0.0.8")
 PEER = """
@@ -105,9 +111,12 @@ def data_sets(quick: bool, seed: int):  # noqa: ANN201
     grid = rng.integers(0, 3, size=(n, 2))
     yield "grid of 9, D = 2", rng.normal(size=(n, 2)) + 10.0 * grid, 3 * grid[:, 0] + grid[:, 1]
     for d, tau in ((2, 2.0), (8, 2.0), (16, 4.0)):
-        yield f"mixture of 10, D = {d}, tau = {tau:g}", *Mixture(d, 10, tau, seed=d + 100 * seed).sample(n)
+        yield (
+            f"mixture of 10, D = {d}, tau = {tau:g}",
+            *SyntheticMixture(d, 10, tau, seed=d + 100 * seed).sample(n),
+        )
     if not quick:
-        yield "mixture of 30, D = 8, tau = 4", *Mixture(8, 30, 4.0, seed=1 + 100 * seed).sample(n)
+        yield "mixture of 30, D = 8, tau = 4", *SyntheticMixture(8, 30, 4.0, seed=1 + 100 * seed).sample(n)
         shares = rng.dirichlet(np.full(20, 0.5))
         owner = rng.choice(20, size=n, p=shares)
         heavy = 12.0 * rng.normal(size=(20, 4))[owner] + rng.standard_t(5, size=(n, 4))
@@ -167,22 +176,119 @@ def on_leaves(n: int, seeds: int, outliers: bool) -> None:
     )
     for kind, d in (("blobs", 2), ("blobs", 8), ("tau = 4", 2), ("tau = 4", 8)):
         for seed in range(seeds):
-            x = blobs(d, n, seed) if kind == "blobs" else Mixture(d, 10, 4.0, seed=seed).sample(n)[0]
+            x = blobs(d, n, seed) if kind == "blobs" else SyntheticMixture(d, 10, 4.0, seed=seed).sample(n)[0]
             tree = SummaryTree(d, scatter="scalar", max_leaves=1024)
             tree.insert(x)
             rough = penalty_for_clusters(tree.leaves(), 10)
-            spread = refit(tree, rough, restarts=1).clusters.scatter.max()
+            spread = fit_tree(tree, rough, restarts=1).clusters.scatter.max()
             for scale, penalty, splits in (("radius", rough, False), ("with splits", float(spread), True)):
                 if kind != "blobs" and d > 2 and not splits and not outliers:
                     continue
-                refit(tree, penalty, splits=splits)
-                leaves, short = timed(lambda t=tree, p=penalty, s=splits: refit(t, p, splits=s), 5)
+                fit_tree(tree, penalty, splits=splits)
+                leaves, short = timed(lambda t=tree, p=penalty, s=splits: fit_tree(t, p, splits=s), 5)
                 points, long = timed(lambda x=x, p=penalty, s=splits: fit_points(x, p, splits=s), 1)
                 print(
                     f"{kind:<14} {scale:<12} {d:>2} {seed:>4}   {leaves.n_clusters:>8} / {points.n_clusters:<6}   "
                     f"{leaves.cost(x) / points.objective:>9.4f}   {short:>14.4f}, {long:<7.3f} {long / short:>6.0f}x",
                     flush=True,
                 )
+
+
+@njit(cache=True)
+def published(x: np.ndarray, penalty: float) -> np.ndarray:
+    """DP-means as published: points in their order, means after each pass, until nothing changes."""
+    n, d = x.shape
+    mean = np.empty((n + 1, d))
+    for j in range(d):
+        mean[0, j] = x[:, j].mean()
+    k, labels, changed = 1, np.zeros(n, dtype=np.int64), True
+    while changed:
+        changed = False
+        for r in range(n):
+            least, nearest = np.inf, 0
+            for c in range(k):
+                squared = 0.0
+                for j in range(d):
+                    squared += (x[r, j] - mean[c, j]) ** 2
+                if squared < least:
+                    least, nearest = squared, c
+            if least > penalty:
+                nearest = k
+                mean[k] = x[r]
+                k += 1
+            changed = changed or labels[r] != nearest
+            labels[r] = nearest
+        count, total = np.zeros(k), np.zeros((k, d))
+        for r in range(n):
+            count[labels[r]] += 1
+            total[labels[r]] += x[r]
+        place, used = np.zeros(k, dtype=np.int64), 0
+        for c in range(k):
+            if count[c] > 0:
+                mean[used] = total[c] / count[c]
+                place[c] = used
+                used += 1
+        for r in range(n):
+            labels[r] = place[labels[r]]
+        k = used
+    return labels
+
+
+def planted_sets(kind: str, count: int):  # noqa: ANN201
+    """Points, planted labels: N = 500 in random order, unless the kind says otherwise."""
+    for i in range(count):
+        rng = np.random.default_rng([i, sum(kind.encode())])
+        k, d, n = int(rng.integers(3, 21)), int(rng.integers(2, 11)), 500
+        share, scale = np.full(k, 1 / k), 8.0
+        if kind == "close":
+            k, d, scale = int(rng.integers(3, 13)), int(rng.integers(2, 6)), 4.0
+            share = np.full(k, 1 / k)
+        elif kind == "uneven":
+            share = rng.dirichlet(np.ones(k))
+        elif kind == "N = 2,000":
+            n = 2000
+        truth = np.sort(rng.choice(k, size=n, p=share))
+        if kind != "sorted":
+            rng.shuffle(truth)
+        yield scale * rng.normal(size=(k, d))[truth] + rng.normal(size=(n, d)), truth
+
+
+def against_published(count: int) -> None:
+    """Objectives against the published algorithm's, exact K, ARI and CPU seconds, over planted sets."""
+    print(
+        f"\n{count} planted sets of each kind; λ² from the planted K; better, equal, worse: than as published"
+    )
+    print(
+        f"{'kind':<10} {'method':<24} {'better':>6} {'equal':>6} {'worse':>6}  {'median ratio':>12}"
+        "  exact K  ARI      CPU s"
+    )
+    methods = {
+        "DP-means (default)": lambda x, penalty, k: fit_points(x, penalty).labels,
+        "collapsed DP-means": lambda x, penalty, k: fit_points(x, penalty, collapsed=True).labels,
+        "DP-means as published": lambda x, penalty, k: published(x, penalty),
+        "KMeans told K": lambda x, penalty, k: KMeans(k, random_state=0).fit(x).labels_,
+        "KMeans told K, n_init=10": lambda x, penalty, k: KMeans(k, n_init=10, random_state=0).fit(x).labels_,
+    }
+    for kind in ("random", "sorted", "uneven", "close", "N = 2,000"):
+        figures: dict[str, list[tuple[float, ...]]] = {name: [] for name in methods}
+        for x, truth in planted_sets(kind, count):
+            k = len(np.unique(truth))
+            penalty = penalty_for_clusters(Moments.rows_of_points(x), k)
+            reference = cost(x, published(x, penalty), penalty)
+            for name, method in methods.items():
+                start = process_time()
+                labels = method(x, penalty, k)
+                seconds = process_time() - start
+                ratio, exact = cost(x, labels, penalty) / reference, len(np.unique(labels)) == k
+                figures[name] += [(ratio, exact, adjusted_rand_score(truth, labels), seconds)]
+        for name, rows in figures.items():
+            ratio, exact, ari, seconds = np.array(rows).T
+            better, worse = int((ratio < 1 - 1e-9).sum()), int((ratio > 1 + 1e-9).sum())
+            print(
+                f"{kind:<10} {name:<24} {better:>6} {count - better - worse:>6} {worse:>6}  {np.median(ratio):>12.4f}  "
+                f"{int(exact.sum()):>7}  {ari.mean():.4f} {seconds.sum():>7.3f}",
+                flush=True,
+            )
 
 
 def main() -> None:
@@ -202,12 +308,17 @@ def main() -> None:
         help="also λ as a radius where points lie outside it: they open a cluster each, leaves do not (minutes)",
     )
     parser.add_argument("--no-peer", action="store_true", help="only our side")
+    parser.add_argument("--data-seed", type=int, default=0, help="another draw of the sets (default: 0)")
+    parser.add_argument("--planted", action="store_true", help="only the planted sets")
     arguments = parser.parse_args()
     seeds = 1 if arguments.quick else arguments.seeds
-    python = None if arguments.no_peer else peer_python(arguments.peer_env)
+    python = None if arguments.no_peer or arguments.planted else peer_python(arguments.peer_env)
     fit_points(
         np.random.default_rng(0).normal(size=(500, 2)), 4.0, collapsed=True, splits=True
     )  # kernels, from disk
+    against_published(20 if arguments.quick else 60)
+    if arguments.planted:
+        return
     on_leaves(50_000 if arguments.quick else 500_000, seeds, arguments.outliers)
     against_peer(python, arguments.quick, seeds, arguments.data_seed)
 

@@ -20,11 +20,11 @@ from scipy.cluster.hierarchy import linkage
 from streamclust.hierarchy import agglomerate, agglomerate_steps, snapshot
 from streamclust.hierarchy.agglomerate import informed
 from streamclust.hierarchy.agglomerative import Agglomerative
-from streamclust.hierarchy.problem import Problem
+from streamclust.hierarchy.problem import MergeProblem
 from streamclust.moments import Moments
-from streamclust.refit.bkm import refit
+from streamclust.refit.bkm.fit import refit_bkm
 from streamclust.tree import SummaryTree
-from streamclust_connectors.synthetic import Mixture
+from streamclust_connectors.synthetic import SyntheticMixture
 
 MOST_FOR_SCIPY = 10_000
 
@@ -82,8 +82,8 @@ def ward(sizes: list[int], repeats: int) -> None:
 def naive(family: object, x: np.ndarray) -> tuple[int, float]:
     """All pairs at every step, through the same compiled costs."""
     start = perf_counter()
-    problem = Problem.of(Agglomerative(), family, Moments.rows_of_points(x))
-    from streamclust._kernels.hierarchy import price
+    problem = MergeProblem.of(Agglomerative(), family, Moments.rows_of_points(x))
+    from streamclust._kernels.hierarchy.costs import price
 
     active, evaluations = list(range(len(x))), 0
     while len(active) > 1:
@@ -103,7 +103,7 @@ def abc(sizes: list[int], rule: str) -> None:
     print(f"\nABC, Gaussian, D = 2, 10 clusters at tau = 3, prior {rule!r}: evaluations in n², seconds")
     print("      n   lazy list           conga line          conga/lazy   naive")
     for n in sizes:
-        x, _ = Mixture(2, n_clusters=10, tau=3.0, seed=n).sample(n)
+        x, _ = SyntheticMixture(2, n_clusters=10, tau=3.0, seed=n).sample(n)
         family = informed_by(rule, x)
         rows = Moments.rows_of_points(x)
         counts, seconds, costs = {}, {}, {}
@@ -134,10 +134,10 @@ def snapshots(n: int) -> None:
     print(f"\nSnapshots of a tree of 1,024 leaves over {n:,} events, seconds (best of 3)")
     print("  D   K  method   consistent   raw")
     for d in (2, 8, 16):
-        events, _ = Mixture(d, n_clusters=10, tau=3.0, seed=1).sample(n)
+        events, _ = SyntheticMixture(d, n_clusters=10, tau=3.0, seed=1).sample(n)
         tree = SummaryTree(d, max_leaves=1024)
         tree.insert(events)
-        model = refit("gaussian", tree)
+        model = refit_bkm("gaussian", tree)
         labels = model.assign(tree.sample()[0])
         for method in ("rbhc", "abc", "bhc"):
             options = {"method": method, "sample_labels": labels, "clusters": model.clusters}

@@ -12,6 +12,7 @@ message, and many, where all share what a message costs.
     exactly-once  as emit, in transactions
     river         the bare consumer, each event learnt by River's KMeans
 
+The service is measured with either client: kafka-python, the default, and confluent-kafka (`/confluent`).
 Last, a service is stopped and started again, until it has learnt the first event from where it was.
 The broker is Apache Kafka on this machine (see tests/connectors/broker), and shares its cores with whoever is measured.
 
@@ -46,8 +47,17 @@ from tests.connectors.broker import find_broker  # noqa: E402
 from tests.connectors.cluster import Cluster  # noqa: E402
 from tests.connectors.fuzz import fuzz  # noqa: E402
 
-ONE = ("bare", "learn", "emit", "emit 100", "exactly-once", "river")
-MANY = ("bare", "learn", "emit 100", "river")
+CONFLUENT = "/confluent"
+"""Ends the name of a service that uses confluent-kafka."""
+
+
+def with_both_clients(*kinds: str) -> tuple[str, ...]:
+    """The bare consumer, services with either client, River."""
+    return ("bare", *kinds, *(kind + CONFLUENT for kind in kinds), "river")
+
+
+ONE = with_both_clients("learn", "emit", "emit 100", "exactly-once")
+MANY = with_both_clients("learn", "emit 100")
 PER_MESSAGE = 100
 ASKED = {"learn": 0.8, "emit": 0.5, "emit 100": 0.5}
 """What the service should keep of the bare consumer's rate."""
@@ -67,12 +77,22 @@ class Stopwatch:
     def _now() -> tuple[float, float, float, float]:
         clients = [thread.ident for thread in threading.enumerate() if thread.name.startswith("kafka")]
         theirs = sum(clock_gettime(pthread_getcpuclockid(ident)) for ident in clients if ident is not None)
-        return perf_counter(), process_time(), thread_time(), theirs
+        return perf_counter(), process_time(), thread_time(), theirs + native_threads()
 
     def read(self, n: int) -> dict[str, float]:
         """Events a second, and seconds of CPU for each."""
         wall, cpu, loop, client = (now - then for now, then in zip(self._now(), self.start, strict=True))
         return {"rate": n / wall, "cpu": cpu / n, "loop": loop / n, "client": client / n}
+
+
+def native_threads() -> float:
+    """CPU seconds of librdkafka's threads, where the system tells."""
+    ticks = 0
+    for task in Path("/proc/self/task").glob("*/stat"):
+        name, _, fields = task.read_text().partition("(")[2].rpartition(")")
+        if name.startswith("rdk:"):
+            ticks += sum(map(int, fields.split()[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 class Split(Stats):
@@ -117,10 +137,19 @@ def bare(address: str, topic: str, n: int, each) -> dict[str, float]:  # noqa: A
     return found
 
 
+def create(address: str, topic: str) -> None:
+    """Create a topic of one partition."""
+    from kafka.admin import KafkaAdminClient, NewTopic
+
+    admin = KafkaAdminClient(bootstrap_servers=address)
+    admin.create_topics([NewTopic(topic, 1, 1)])
+    admin.close()
+
+
 def served(address: str, topic: str, n: int, kind: str, group: str) -> dict[str, float]:
     """The service."""
     from streamclust import StreamClusterer
-    from streamclust_connectors.kafka import KafkaSink, KafkaSource
+    from streamclust_connectors.kafka import KafkaSink, source_type
     from streamclust_connectors.service import Policy, Service
     from streamclust_connectors.shared_state import SharedState
 
@@ -128,8 +157,12 @@ def served(address: str, topic: str, n: int, kind: str, group: str) -> dict[str,
     warm.learn_many(np.random.default_rng(0).normal(size=(30_000, 8)))
     warm.assign_many(np.zeros((10, 8)))
     with tempfile.TemporaryDirectory() as state:
-        source = KafkaSource([topic], group, address)
+        client = "confluent" if kind.endswith(CONFLUENT) else "kafka-python"
+        kind = kind.removesuffix(CONFLUENT)
+        source = source_type(client)([topic], group, address)
         topics = {} if kind == "learn" else {"assignments": f"{topic}.{group}"}
+        for name in topics.values():  # a transaction cannot wait for the broker to create it
+            create(address, name)
         sink = KafkaSink(source, topics, group if kind == "exactly-once" else None)
         policy = Policy(poll=0.2, assignments_per_message=100 if kind == "emit 100" else 1)
         service = Service(source, sink, StreamClusterer(), SharedState(state), policy=policy)
@@ -184,14 +217,14 @@ def compare(n: int, d: int, repeats: int) -> None:
     """Write the topics, measure, report."""
     import msgspec
 
-    from streamclust_connectors.synthetic import Mixture
+    from streamclust_connectors.synthetic import SyntheticMixture
 
     with tempfile.TemporaryDirectory() as directory:
         broker = find_broker(Path(directory) / "broker", fast_start=False).start()
         try:
             with Cluster(broker.address) as cluster:
                 names = [f"x{i}" for i in range(d)]
-                rows = Mixture(d, n_clusters=8, tau=3.0, seed=1).sample(n)[0].round(6).tolist()
+                rows = SyntheticMixture(d, n_clusters=8, tau=3.0, seed=1).sample(n)[0].round(6).tolist()
                 events = [dict(zip(names, row, strict=True)) for row in rows]
                 print(f"writing {n:,} events of {d} features, twice", flush=True)
                 single, many = cluster.topic("single"), cluster.topic("many")
@@ -218,10 +251,16 @@ def contest(
         first = repeat % len(kinds)
         for kind in kinds[first:] + kinds[:first]:
             size = n // 8 if kind == "river" else n
-            got = measure(kind, address, topic, size, f"{kind}-{repeat}-{len(kinds)}".replace(" ", "-"))
+            got = measure(
+                kind,
+                address,
+                topic,
+                size,
+                f"{kind}-{repeat}-{len(kinds)}".translate(str.maketrans(" /", "--")),
+            )
             found[kind].append(got)
             print(
-                f"  repeat {repeat + 1}: {kind:<14}{got['rate']:>10,.0f} events/s, {1e6 * got['cpu']:.1f} µs of CPU"
+                f"  repeat {repeat + 1}: {kind:<24}{got['rate']:>10,.0f} events/s, {1e6 * got['cpu']:.1f} µs of CPU"
                 f" each, load {os.getloadavg()[0]:.1f}",
                 flush=True,
             )
@@ -232,15 +271,15 @@ def report(kinds: tuple[str, ...], found: dict[str, list[dict[str, float]]], ask
     """Rates, CPU time, what was asked for."""
     rate = {kind: np.median([got["rate"] for got in found[kind]]) for kind in kinds}
     cpu = {kind: np.median([got["cpu"] for got in found[kind]]) for kind in kinds}
-    print(f"\n{'':<14}{'':>10}{'by the clock':^34}   {'by CPU time':^42}")
+    print(f"\n{'':<24}{'':>10}{'by the clock':^34}   {'by CPU time':^42}")
     print(
-        f"{'':<14}{'events/s':>10}{'range':>18}{'of bare':>8}{'x River':>8}   "
+        f"{'':<24}{'events/s':>10}{'range':>18}{'of bare':>8}{'x River':>8}   "
         f"{'µs/event':>8}{'range':>14}{'of bare':>10}{'x River':>10}"
     )
     for kind in kinds:
         rates, spent = ([got[name] for got in found[kind]] for name in ("rate", "cpu"))
         print(
-            f"{kind:<14}{rate[kind]:>10,.0f}{f'{min(rates):,.0f} - {max(rates):,.0f}':>18}"
+            f"{kind:<24}{rate[kind]:>10,.0f}{f'{min(rates):,.0f} - {max(rates):,.0f}':>18}"
             f"{rate[kind] / rate['bare']:>8.0%}{rate[kind] / rate['river']:>8.1f}   "
             f"{1e6 * cpu[kind]:>8.1f}{f'{1e6 * min(spent):.1f} - {1e6 * max(spent):.1f}':>14}"
             f"{cpu['bare'] / cpu[kind]:>10.0%}{cpu['river'] / cpu[kind]:>10.1f}"
@@ -258,11 +297,16 @@ def report(kinds: tuple[str, ...], found: dict[str, list[dict[str, float]]], ask
         stages = {"client": middle.pop("in poll", 0.0) + middle["client"]}
         stages |= {name[3:]: spent for name, spent in middle.items() if name.startswith("in ")}
         stages["refit"] = middle["cpu"] - middle["loop"] - middle["client"]
-        print(f"{kind:<14}" + ", ".join(f"{name} {spent:.2f}" for name, spent in stages.items()))
-    for kind, share in asked.items():
+        print(f"{kind:<24}" + ", ".join(f"{name} {spent:.2f}" for name, spent in stages.items()))
+    for kind, share in [(kind + end, share) for end in ("", CONFLUENT) for kind, share in asked.items()]:
         wall, time = rate[kind] / rate["bare"], cpu["bare"] / cpu[kind]
         verdict = "yes" if wall >= share else "NO"
         print(f"{kind}: {wall:.0%} of the bare rate ({time:.0%} by CPU), {share:.0%} asked for: {verdict}")
+    for kind in kinds:
+        if kind + CONFLUENT in kinds:
+            print(
+                f"{kind}: kafka-python takes {cpu[kind] / cpu[kind + CONFLUENT]:.1f} times confluent's CPU time"
+            )
     times, by_cpu = rate["learn"] / rate["river"], cpu["river"] / cpu["learn"]
     verdict = "yes" if times >= TIMES else "NO"
     print(f"learn: {times:.1f} times River's rate ({by_cpu:.1f} by CPU), {TIMES:.0f} asked for: {verdict}")

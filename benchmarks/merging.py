@@ -17,9 +17,9 @@ from time import perf_counter
 import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
-from streamclust.refit.bkm import refit
+from streamclust.refit.bkm.fit import refit_bkm
 from streamclust.tree import SummaryTree, merge_all
-from streamclust_connectors.synthetic import Mixture
+from streamclust_connectors.synthetic import SyntheticMixture
 
 K, SHARDS, LEAVES = 10, 64, 512
 
@@ -61,12 +61,12 @@ def worth(tree: SummaryTree) -> float:
 
 
 def compare(d: int, n: int, tau: float, seed: int) -> None:
-    mixture = Mixture(d, n_clusters=K, tau=tau, seed=seed)
+    mixture = SyntheticMixture(d, n_clusters=K, tau=tau, seed=seed)
     rows, labels = mixture.sample(n)
     unseen, truth = mixture.sample(20_000)
 
     def score(tree: SummaryTree) -> tuple[int, float]:
-        found = refit("gaussian", tree)
+        found = refit_bkm("gaussian", tree)
         return found.n_clusters, float(adjusted_rand_score(truth, found.assign(unseen)))
 
     one = tree_of(rows, 0)
@@ -89,7 +89,7 @@ def compare(d: int, n: int, tau: float, seed: int) -> None:
 
 def cost(d: int) -> None:
     """Seconds per leaf: near constant, however many trees are merged at once."""
-    mixture = Mixture(d, n_clusters=K, seed=0)
+    mixture = SyntheticMixture(d, n_clusters=K, seed=0)
     trees = [tree_of(mixture.sample(10_000)[0], seed) for seed in range(SHARDS)]
     merge_all(trees[:2])
     for n in (4, 16, 64):

@@ -22,7 +22,7 @@ from sklearn.metrics import adjusted_rand_score
 from streamclust.batch import AgglomerativeBayesian, BayesianHierarchical, RelaxedBHC
 from streamclust.families import FAMILIES
 from streamclust.hierarchy import Dendrogram, agglomerate, threshold_rule
-from streamclust.hierarchy.problem import Problem
+from streamclust.hierarchy.problem import MergeProblem
 from streamclust.hierarchy.rbhc import Relaxed
 from streamclust.moments import Moments
 
@@ -101,12 +101,12 @@ def reducibility(trials: int) -> None:
             labels = np.repeat(np.arange(3), [len(part) for part in parts])
             smoothed = FAMILIES[family].informed(x)
             rows = Moments.rows_of_points(x).to_groups(labels, kind=smoothed.scatter)
-            problem = Problem.of(Relaxed(), smoothed, rows)
+            problem = MergeProblem.of(Relaxed(), smoothed, rows)
             cost = np.array([problem.costs(i, np.arange(3)) for i in range(3)])
             a, b = np.unravel_index(cost.argmin(), cost.shape)
             c = 3 - a - b
             union = rows.to_groups(np.where(np.arange(3) == c, 1, 0))
-            after = Problem.of(Relaxed(), smoothed, union).costs(0, np.array([1]))[0]
+            after = MergeProblem.of(Relaxed(), smoothed, union).costs(0, np.array([1]))[0]
             broken += after < min(cost[a, c], cost[b, c]) - 1e-12
         print(f"  {family:<12} {broken} ({100 * broken / trials:.2f}%)", flush=True)
 

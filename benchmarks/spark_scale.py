@@ -30,13 +30,12 @@ from pyspark.ml.feature import VectorAssembler
 from pyspark.sql import DataFrame, SparkSession
 from sklearn.metrics import adjusted_rand_score
 
-from streamclust.tree import SummaryTree, merge_all
+from streamclust.summaries import SummaryTree, merge_all, tree_from_bytes, tree_to_bytes
 from streamclust_connectors.spark import clusterer_of, summary
 from streamclust_connectors.spark.session import session
-from streamclust_connectors.spark.summaries import from_bytes, to_bytes
-from streamclust_connectors.synthetic import Mixture
+from streamclust_connectors.synthetic import SyntheticMixture
 
-K, PARTITIONS, CHUNK, FEW = 10, 16, 250_000, 20_000
+K, PARTITIONS, CHUNK_ROWS, WARM_ROWS = 10, 16, 250_000, 20_000
 EVENTS, EXECUTORS = 1e12, 1000
 
 
@@ -50,13 +49,13 @@ def names(d: int) -> list[str]:
     return [f"x{j}" for j in range(d)]
 
 
-def write(mixture: Mixture, rows: int, d: int, directory: Path) -> None:
+def write(mixture: SyntheticMixture, rows: int, d: int, directory: Path) -> None:
     """Rows as Parquet files, one for each partition."""
     directory.mkdir()
     for i, part in enumerate(np.array_split(np.arange(rows), PARTITIONS)):
         schema = pa.schema([(name, pa.float64()) for name in names(d)])
         with parquet.ParquetWriter(directory / f"{i:03d}.parquet", schema, compression="none") as writer:
-            for events in mixture.batches(len(part), CHUNK):
+            for events in mixture.batches(len(part), CHUNK_ROWS):
                 writer.write_table(pa.table(dict(zip(names(d), events.T, strict=True)), schema))
 
 
@@ -89,12 +88,14 @@ def ours(frame: DataFrame, d: int, leaves: int) -> tuple[Any, Any]:
     return clusterer_of(made.tree, names(d)), made
 
 
-def compare(spark: SparkSession, frame: DataFrame, mixture: Mixture, rows: int, d: int, leaves: int) -> Any:  # noqa: ANN401
+def compare(
+    spark: SparkSession, frame: DataFrame, mixture: SyntheticMixture, rows: int, d: int, leaves: int
+) -> Any:  # noqa: ANN401
     """Everyone on all rows, after a first call on a few."""
     unseen, truth = mixture.sample(50_000)
     table = spark.createDataFrame(pa.table(dict(zip(names(d), unseen.T, strict=True))))
     test = VectorAssembler(inputCols=names(d), outputCol="features").transform(table)
-    few = frame.limit(FEW).cache()
+    few = frame.limit(WARM_ROWS).cache()
     few.count()
 
     def told(name: str, seconds: float, k: int, labels: Any, note: str = "") -> None:  # noqa: ANN401
@@ -140,12 +141,12 @@ def alone(directory: Path, d: int, leaves: int, memory: str, cores: int) -> floa
 
 def run_alone(directory: Path, d: int, leaves: int, memory: str, cores: int) -> None:
     frame = cached(start(f"local[{cores}]", memory), directory, d)
-    ours(frame.limit(FEW), d, leaves)
+    ours(frame.limit(WARM_ROWS), d, leaves)
     rows = frame.count()
     print(max(rows / timed(lambda: ours(frame, d, leaves))[1] for _ in range(2)))
 
 
-def on_paper(mixture: Mixture, d: int, leaves: int, rate: float, size: float) -> None:
+def on_paper(mixture: SyntheticMixture, d: int, leaves: int, rate: float, size: float) -> None:
     """1,000 partitions and a trillion events, from the cost of a row, of a merge and of a refit."""
     fan = math.ceil(math.sqrt(EXECUTORS))
     trees = []
@@ -155,8 +156,8 @@ def on_paper(mixture: Mixture, d: int, leaves: int, rate: float, size: float) ->
     merge_all(trees[:2])  # once unmeasured: compiled kernels come from the disk
     merged, merging = timed(lambda: merge_all(trees))
     half = timed(lambda: merge_all(trees[: fan // 2]))[1]
-    packed, packing = timed(lambda: [to_bytes(tree) for tree in trees])
-    _, unpacking = timed(lambda: [from_bytes(one) for one in packed])
+    packed, packing = timed(lambda: [tree_to_bytes(tree) for tree in trees])
+    _, unpacking = timed(lambda: [tree_from_bytes(one) for one in packed])
     _, refitting = timed(lambda: clusterer_of(merged, names(d)))
     pooled = sum(tree.n_leaves for tree in trees)
     print(
@@ -191,7 +192,7 @@ def main() -> None:
         run_alone(args.alone, d, leaves, args.memory, args.cores)
         return
     rows = 200_000 if args.quick else args.rows
-    mixture = Mixture(d, n_clusters=K, tau=args.tau, seed=0)
+    mixture = SyntheticMixture(d, n_clusters=K, tau=args.tau, seed=0)
     directory = Path(tempfile.mkdtemp())
     try:
         write(mixture, rows, d, directory / "rows")

@@ -19,7 +19,7 @@ import numpy as np
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from streamclust import StreamClusterer
-from streamclust_connectors.synthetic import Mixture
+from streamclust_connectors.synthetic import SyntheticMixture
 
 HERE = Path(__file__).parent / "moa"
 CHUNK = 10_000
@@ -70,7 +70,7 @@ def ours(rows: np.ndarray) -> tuple[float, float, np.ndarray, int]:
 
 
 def compare(d: int, n: int, repeats: int, folder: Path) -> None:
-    rows, labels = Mixture(d, 10, 2.0, seed=3).sample(n)
+    rows, labels = SyntheticMixture(d, 10, 2.0, seed=3).sample(n)
     ours(rows[: 2 * CHUNK])  # compiled
     contenders = {"streamclust": lambda: ours(rows)} | {
         f"MOA {name}, told 10": lambda name=name: moa(name, rows, 10, folder)

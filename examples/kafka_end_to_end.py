@@ -1,6 +1,6 @@
 """Kafka end to end: events into a topic, the service beside it, and what it finds out of three topics.
 
-Needs a broker, and pip install 'streamclust[kafka]'. The script makes a topic of two partitions, writes a
+Needs a broker, and pip install 'streamclust[kafka,service]'. The script makes a topic of two partitions, writes a
 drifting stream to it with a few messages that are no events, runs `streamclust run` until everything is
 learnt, stops it in order, and reads what it wrote: an assignment for each event, the lives of the clusters,
 and the messages that were refused, with the reason. What one sees is that the sums are right, and the river

@@ -18,9 +18,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from streamclust.moments import Moments
 from streamclust.plots import plot_clusters
-from streamclust.refit import refit
+from streamclust.refit import refit_bkm
 from streamclust.tree import SummaryTree
-from streamclust_connectors.synthetic import Mixture
+from streamclust_connectors.synthetic import SyntheticMixture
 
 BATCH = 4096
 
@@ -38,12 +38,12 @@ def main() -> None:
     n = 30_000 if arguments.quick else arguments.events
     console = Console(soft_wrap=True, highlight=False)
 
-    mixture = Mixture(n_features=2, n_clusters=12, tau=3.0, seed=4)
+    mixture = SyntheticMixture(n_features=2, n_clusters=12, tau=3.0, seed=4)
     tree = SummaryTree(n_features=2, max_leaves=arguments.leaves)
     with console.status("compiling, which takes half a minute the first time"):
         warm = SummaryTree(n_features=2)
         warm.insert(mixture.sample(20 * BATCH)[0])
-        refit("gaussian", warm)
+        refit_bkm("gaussian", warm)
 
     seconds = 0.0
     every = Moments.empty(1, 2)
@@ -60,7 +60,7 @@ def main() -> None:
             progress.update(task, advance=len(batch))
 
     start = perf_counter()
-    found = refit("gaussian", tree)
+    found = refit_bkm("gaussian", tree)
     refitting = perf_counter() - start
     error = np.abs(tree.total.scatter - every.scatter).max() / np.abs(every.scatter).max()
     points, _ = tree.sample()

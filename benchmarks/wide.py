@@ -1,0 +1,214 @@
+"""Wide events: planted topics on the sphere, digits, spambase and pendigits, beside MiniBatchKMeans told K.
+
+Every peer sees the same events in the same batches, one after the other; CPU seconds count all threads.
+Memory is how much the resident set grew while one model learnt, apart from the events, in a process of its own.
+
+Run it: python benchmarks/wide.py [--events 100000] [--seeds 1] [--only D,K] [--data DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import psutil
+from numpy.typing import NDArray
+
+from streamclust import StreamClusterer
+
+Table = NDArray[np.float32]
+BATCH = 1000
+SIZES = [(384, 20), (384, 100), (1536, 20), (1536, 100)]
+
+
+class Topics:
+    """Topics on the sphere, each with variation of low rank about a direction of its own, of unequal shares."""
+
+    def __init__(
+        self, d: int, k: int, seed: int, rank: int = 5, spread: float = 0.5, noise: float = 0.3
+    ) -> None:
+        rng = np.random.default_rng(seed)
+        self.centres = rng.normal(size=(k, d)) / np.sqrt(d)
+        self.factors = spread * rng.normal(size=(k, rank, d)) / np.sqrt(d * rank)
+        self.share, self.noise = rng.dirichlet(np.full(k, 5.0)), noise / np.sqrt(d)
+        self.rng = rng
+
+    def draw(self, n: int, share: NDArray[np.float64] | None = None) -> tuple[Table, NDArray[np.int64]]:
+        """Events and their topics."""
+        of = self.rng.choice(len(self.centres), size=n, p=self.share if share is None else share)
+        _, rank, d = self.factors.shape
+        x = self.centres[of] + self.noise * self.rng.normal(size=(n, d))
+        x += np.einsum("nr,nrd->nd", self.rng.normal(size=(n, rank)), self.factors[of], optimize=True)
+        return (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32), of
+
+
+def batches(topics: Topics, n: int) -> list[tuple[Table, NDArray[np.int64]]]:
+    """All events, in batches."""
+    return [topics.draw(BATCH) for _ in range(n // BATCH)]
+
+
+def planted(d: int, k: int, n: int, seed: int) -> None:
+    """Planted topics: quality on the last 10,000 events, and rates."""
+    from sklearn.cluster import (
+        MiniBatchKMeans,
+    )  # not at the top: 130 MB that the model's own process need not hold
+    from sklearn.metrics import adjusted_rand_score
+
+    events = batches(Topics(d, k, seed), n)
+    test, of = (np.concatenate(parts) for parts in zip(*events[-10:], strict=True))
+    began = time.process_time()
+    peer = MiniBatchKMeans(k, batch_size=BATCH, random_state=seed, n_init=1)
+    for x, _ in events:
+        peer.partial_fit(x)
+    theirs = time.process_time() - began
+    began, wall = time.process_time(), time.perf_counter()
+    model = StreamClusterer(scale="unit")
+    for x, _ in events:
+        model.learn_many(x)
+    model.settle()
+    ours, wall = time.process_time() - began, time.perf_counter() - wall
+    ari = (
+        adjusted_rand_score(of, model.predict_many(test).astype(int)),
+        adjusted_rand_score(of, peer.predict(test)),
+    )
+    print(
+        f"D {d:5} K {k:4} seed {seed}: K {model.n_clusters:4}  ARI {ari[0]:.3f}, told K {ari[1]:.3f};  "
+        f"{n / ours:7,.0f} events/s CPU (wall {wall:.0f} s), told K {n / theirs:7,.0f}, ratio {theirs / ours:.2f};  "
+        f"{model.sketch}",
+        flush=True,
+    )
+
+
+def memory(d: int, k: int, n: int) -> None:
+    """How much a process grows while it learns, without scikit-learn; events are drawn batch by batch."""
+    topics, process = Topics(d, k, 0), psutil.Process()
+    StreamClusterer().learn_many(
+        np.random.default_rng(0).normal(size=(3000, 8))
+    )  # what is loaded and compiled
+    topics.draw(BATCH)
+    before = process.memory_info().rss
+    model = StreamClusterer(scale="unit")
+    for _ in range(n // BATCH):
+        model.learn_many(topics.draw(BATCH)[0])
+    after = process.memory_info().rss
+    print(
+        f"D {d:5} K {k:4}: {after / 2**20:.0f} MB resident, {(after - before) / 2**20:.0f} MB of them by learning",
+        flush=True,
+    )
+
+
+def newcomer(d: int, k: int, seed: int) -> None:
+    """A topic of 2% of the events that appears after 50,000 of them."""
+    topics = Topics(d, k + 1, seed)
+    known = np.append(np.full(k, 1.0 / k), 0.0)
+    late = np.append(np.full(k, 0.98 / k), 0.02)
+    model = StreamClusterer(scale="unit")
+    for _ in range(50):
+        model.learn_many(topics.draw(BATCH, known)[0])
+    probe = topics.draw(200, np.eye(k + 1)[k])[0]
+    seen = set(model.lineage.born_at)
+    waited = next(
+        (i for i in range(1, 21) if learnt_anew(model, topics.draw(BATCH, late)[0], probe, seen)), None
+    )
+    told = "was not born within 20,000" if waited is None else f"is born within {waited * BATCH:,}"
+    print(f"D {d:5} K {k:4} seed {seed}: a topic of 2% {told} events", flush=True)
+
+
+def learnt_anew(model: StreamClusterer, events: Table, probe: Table, seen: set[int]) -> bool:
+    """Whether the probe's cluster is one that did not exist before, once these events are learnt."""
+    model.learn_many(events)
+    ids, counts = np.unique(model.predict_many(probe).astype(int), return_counts=True)
+    return int(ids[counts.argmax()]) not in seen
+
+
+def leaving(d: int, k: int, seed: int) -> None:
+    """A stream whose topics are all replaced: after how many events that is told, and how the new ones are seen."""
+    from sklearn.metrics import adjusted_rand_score
+
+    model = StreamClusterer(scale="unit")
+    one, other = Topics(d, k, seed), Topics(d, k, seed + 1000)
+    for _ in range(10):
+        model.learn_many(one.draw(BATCH)[0])
+    before = model.residual_growth
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        waited = next((i for i in range(1, 21) if model.learn_many(other.draw(BATCH)[0]) or caught), None)  # type: ignore[func-returns-value]
+    told = "not told within 20,000" if waited is None else f"told within {waited * BATCH:,}"
+    grown = model.residual_growth
+    for _ in range(20):
+        model.learn_many(other.draw(BATCH)[0])
+    test, of = other.draw(5000)
+    ari = adjusted_rand_score(of, model.predict_many(test).astype(int))
+    print(
+        f"D {d:5} K {k:4} seed {seed}: all topics change, {told} events; left out: {before:.2f} of what was at first, "
+        f"then {grown:.2f}; 20,000 events later {model.residual_growth:.2f}, ARI {ari:.3f}, K {model.n_clusters}",
+        flush=True,
+    )
+
+
+def tables(data: Path | None, seeds: int) -> None:
+    """Labelled tables: digits through 24 directions and as they are, others beside MiniBatchKMeans told K."""
+    from sklearn.cluster import MiniBatchKMeans
+    from sklearn.datasets import load_digits
+    from sklearn.metrics import adjusted_rand_score
+    from sklearn.preprocessing import StandardScaler
+
+    sets = {"digits": (load_digits().data, load_digits().target)}
+    for name, file in (("spambase", "spambase.data"), ("pendigits", "pendigits.tra")):
+        if data is not None and (data / file).exists():
+            table = np.loadtxt(data / file, delimiter=",")
+            sets[name] = table[:, :-1], table[:, -1].astype(int)
+    for name, (x, of) in sets.items():
+        told = len(set(of.tolist()))
+        for seed in range(seeds):
+            order = np.random.default_rng(seed).permutation(len(x))
+            rows, labels = x[order], of[order]
+            scaled = StandardScaler().fit_transform(rows)
+            peer = MiniBatchKMeans(told, random_state=seed, n_init=3).fit_predict(scaled)
+            line = f"{name:10} seed {seed}: told K {adjusted_rand_score(labels, peer):.3f}"
+            for directions in (None, 24) if name == "digits" else (None,):
+                model = StreamClusterer(max_directions=directions, drift="ignore")
+                model.learn_many(rows)
+                model.settle()
+                ari = adjusted_rand_score(labels, model.predict_many(rows).astype(int))
+                how = "as it is" if directions is None else f"{directions} directions"
+                line += f";  {how} {ari:.3f} (K {model.n_clusters})"
+            print(line, flush=True)
+
+
+def main() -> None:
+    """Parse the arguments and run what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--events", type=int, default=100_000)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--only", help="one size, as 384,20; 'tables' for the labelled tables")
+    parser.add_argument("--memory", help=argparse.SUPPRESS)
+    parser.add_argument("--data", type=Path, help="a directory with spambase.data and pendigits.tra")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if arguments.memory:
+        d, k = map(int, arguments.memory.split(","))
+        memory(d, k, arguments.events)
+        return
+    sizes = [] if arguments.only == "tables" else SIZES
+    if arguments.only and sizes:
+        sizes = [tuple(map(int, arguments.only.split(",")))]  # type: ignore[misc]  # two numbers
+    for d, k in sizes:
+        for seed in range(arguments.seeds):
+            planted(d, k, arguments.events, seed)
+            newcomer(d, k, seed)
+            leaving(d, k, seed)
+        subprocess.run(
+            [sys.executable, __file__, "--memory", f"{d},{k}", "--events", str(arguments.events)], check=True
+        )
+    if arguments.only in (None, "tables"):
+        tables(arguments.data, arguments.seeds)
+
+
+if __name__ == "__main__":
+    main()
