@@ -20,7 +20,7 @@ settings.register_profile("default", max_examples=60, **quiet)
 settings.register_profile(
     "steady", max_examples=25, derandomize=True, **quiet
 )  # the same examples every time
-settings.register_profile("small", max_examples=6, **quiet)
+settings.register_profile("small", max_examples=6, derandomize=True, **quiet)
 settings.register_profile("thorough", max_examples=1000, **quiet)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "small" if INTERPRETED else "default"))
 

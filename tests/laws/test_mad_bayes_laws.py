@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streamclust.moments import Moments
@@ -44,6 +44,12 @@ def rows(draw, most=60):
     scale = float(np.var(points, axis=0).sum())
     scale = scale if scale > 1e-16 * float((points**2).max()) else 1.0
     return points, weight, scale * draw(st.sampled_from([0.01, 0.5, 3.0, 1e4]))
+
+
+def rows_whose_feature_is_replaced_twice():
+    """One feature, ten rows: the first feature is replaced, and then the first one again."""
+    points = [0.54, -1.82, 0.28, -1.25, -0.73, -0.54, -0.32, 0.41, 1.04, -0.13]
+    return np.array(points)[:, None], np.ones(10), 0.0068
 
 
 def falls(steps, slack):
@@ -181,6 +187,7 @@ def test_a_single_pass_is_its_slow_twin_and_keeps_groups_within_the_radius(data)
 @pytest.mark.parametrize("algorithm", ["bp", "collapsed", "k-features", "stepwise", "plus-plus"])
 @settings(max_examples=15)
 @given(data=rows(most=40), seed=st.integers(0, 99))
+@example(data=rows_whose_feature_is_replaced_twice(), seed=0)
 def test_feature_objectives_fall(algorithm, data, seed):
     points, weight, penalty = data
     penalty = penalty * len(points) * 0.3

@@ -109,10 +109,12 @@ def replace_features(
 
     Two features that share what belongs to one do not come apart by dropping or adding alone.
     """
-    tried = 0
+    tried = attempt = 0
     while tried < state.n_features:
         trial = start_while_it_pays(state.without(tried), init, rng, most)
-        trial = yield from settle(trial, f"run {run}, feature {tried} replaced", collapsed, most)
+        stage = f"run {run}, replacement {attempt} (feature {tried})"  # each attempt descends by itself
+        trial = yield from settle(trial, stage, collapsed, most)
+        attempt += 1
         if trial.objective < state.objective - 1e-9 * abs(state.objective):
             state, tried = trial, 0
         else:
