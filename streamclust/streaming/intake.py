@@ -7,37 +7,23 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Iterator
-from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streamclust._kernels.types import Floats, Ints
-from streamclust.checkpoint import (
-    State,
-    handed_on,
-    model_in,
-    shard_state,
-    sketch_from_state,
-    summary_in,
-    waiting_in,
-)
+from streamclust._kernels.types import Floats
 from streamclust.engine import Engine
 from streamclust.engine.door import Door
 from streamclust.engine.incomplete import Row, stacked, widths
-from streamclust.engine.shards import Shard
-from streamclust.engine.watch import Watch
 from streamclust.families import is_discrete
 from streamclust.frames import TableLike, warn_left_out
 from streamclust.parameters import Invalid, ScaleName
 from streamclust.schema import Cells, Schema
-from streamclust.sketch import CoordinateMap, Sketch
 from streamclust.streaming.checked import Checked
 from streamclust.streaming.checking import Checker, cells_of, weight_and_time
-from streamclust.streaming.clocks import Clock, Clocks
-from streamclust.tree import SummaryTree
+from streamclust.streaming.clocks import Clocks
 
 MAX_WAITING_EVENTS = 256
 """Number of single events buffered before they are learnt together."""
@@ -70,9 +56,9 @@ class Intake:
         self.waiting: list[tuple[Row, float, float | None]] = []
         self._shard: Hashable = 0
         self._told: set[Hashable] = set()
-        self._zeros = schema.missing == "zero"
+        self.zeros = schema.missing == "zero"
         family, skips_text = engine.settings.family, invalid == "refuse" and schema.missing != "error"
-        self._checker = Checker(family, self._zeros, skips_text, self.door.unit)
+        self._checker = Checker(family, self.zeros, skips_text, self.door.unit)
         self._forgets = self.clocks.forgets
         self._measures = not (is_discrete(family) or self._forgets or self.door.unit)
         """Whether the family takes all finite values and nothing is forgotten: plain events need no further check."""
@@ -125,7 +111,7 @@ class Intake:
     def _wait(self, row: Row, w: float, t: float | None) -> None:
         self.waiting.append((row, w, t))
         self._room -= 1
-        if self._room <= 0 or (len(self.schema) != self.door.n_features and not self._zeros):
+        if self._room <= 0 or (len(self.schema) != self.door.n_features and not self.zeros):
             self.flush()
 
     @property
@@ -155,7 +141,7 @@ class Intake:
             plain = all(w == 1.0 for w in weight)
             timeless = all(t is None for t in time)
             self._learn_rows(
-                list(rows) if self._zeros else stacked(rows, self.door.n_features),
+                list(rows) if self.zeros else stacked(rows, self.door.n_features),
                 None if plain else np.array(weight),
                 None if timeless else np.array(time),
             )
@@ -243,7 +229,7 @@ class Intake:
         """Learn events that weigh something, and whose times the clock has taken."""
         if checked.columns is not self.schema.columns:
             self._add_features(checked)
-        if self._least is not None and not self._zeros:
+        if self._least is not None and not self.zeros:
             first: Any = checked.rows[0]
             self._checker.check_cells(cells_of(first, self.schema), self._least)
         self._learn_rows(checked.rows, checked.weight, checked.time)
@@ -268,7 +254,7 @@ class Intake:
             self._told |= set(new)
             warn_left_out(new, stacklevel=5)
 
-    # ---------------------------------------------------------------- asking, moving
+    # ---------------------------------------------------------------- asking
 
     def n_seen_by_shard(self) -> dict[Hashable, int]:
         """Number of events learnt of each shard, those in the buffer included."""
@@ -281,83 +267,11 @@ class Intake:
 
     def filled(self, rows: Floats) -> Floats:
         """Rows with missing values set to 0 if missing="zero"; else unchanged."""
-        return np.nan_to_num(rows, nan=0.0) if self._zeros else rows
+        return np.nan_to_num(rows, nan=0.0) if self.zeros else rows
 
     def check_values(self, rows: Floats) -> None:
         """Raise ValueError for rows that cannot be events; a missing value (NaN) is allowed."""
         self._checker.check_values(np.where(np.isnan(rows), 0.0, rows))
-
-    def exported(self, shard: Hashable) -> State:
-        """A copy of a shard, to be handed on; KeyError if there is none."""
-        waiting = [block for block in self.door.waiting if block.shard == shard]
-        part = self.engine.shards.get(shard)
-        if part is None and not waiting:
-            raise KeyError(shard)
-        more = {"schema": self.schema.to_dict(), "n_features": self.engine.n_features}
-        if (clock := self.clocks.get(shard)) is not None:
-            more["clock"] = asdict(clock)
-        return handed_on(None if part is None else shard_state(part), waiting, self.door.sketch, more)
-
-    def let_go(self, shard: Hashable) -> None:
-        """Forget a shard, and its events that wait."""
-        self.door.let_go(shard)
-        if shard in self.engine.shards:
-            self.engine.release(shard)
-        self.clocks.pop(shard, None)
-        self.make_room()
-
-    def adopt(self, shard: Hashable, state: State) -> None:
-        """Adopt a shard, after adding the features that either side lacks; then its events that wait."""
-        self.flush()
-        part, theirs = summary_in(state), Schema.from_dict(state.values["schema"]).names
-        if part is not None:
-            self._share(sketch_from_state(state), shard, part)
-            self._take_over(shard, part, theirs, self._n_columns(state, part))
-        if (clock := state.values.get("clock")) is not None:
-            self.clocks[shard] = Clock(**clock)
-        if waiting := waiting_in(state):
-            self._check_names(f"shard {shard!r}", theirs)
-            self._know(theirs)
-            for block in waiting:
-                self.door.learn(*block[:3], shard)
-        self.make_room()
-
-    def learn_tree(
-        self, tree: SummaryTree, names: tuple[Hashable, ...], shard: Hashable, sketch: Sketch | None = None
-    ) -> None:
-        """Learn everything that a tree has learnt; its events have features of these names, and came by this sketch."""
-        self.flush()
-        more = Shard(tree, Watch(tree.n_features))
-        self._share(sketch, shard, more)
-        self._check_names(f"shard {shard!r}", names)
-        if shard not in self.engine.shards:
-            seed = self.engine.settings.seed
-            self._take_over(shard, Shard.like(more.tree, seed), Schema(names).names, len(names))
-        self.flush()
-        self.engine.learn_tree(shard, more.tree)
-        self.make_room()
-
-    def _share(self, sketch: Sketch | None, shard: Hashable, part: Shard) -> None:
-        """Have a shard from elsewhere in our coordinates: carried over, or its sketch used here if there is none."""
-        if sketch is not None:
-            if self.door.sketch is None:
-                self.door.use_sketch(sketch)
-            elif sketch.unit != self.door.unit:
-                raise ValueError('the sketch and this stream differ in scale="unit"')
-            elif not sketch.is_same(self.door.sketch):
-                part.carry(CoordinateMap.between(sketch, self.door.sketch))
-            return
-        self.door.begin()
-        if self.door.sketch is not None:
-            raise ValueError(
-                f"shard {shard!r} came without the sketch that wide events are taken through here"
-            )
-        self.door.stage = "plain"
-
-    def _n_columns(self, state: State, part: Shard) -> int:
-        """How many columns of a shard's summary, now in our coordinates, are not spare."""
-        width = part.tree.n_features
-        return width if self.door.sketch is not None else int(state.values.get("n_features", width))
 
     def settle(self) -> None:
         """Learn what waits, and refit at once."""
@@ -373,129 +287,3 @@ class Intake:
         self.door.merge(other.door)
         self.n_refused += other.n_refused
         self.make_room()
-
-    def _take_over(self, shard: Hashable, part: Shard, names: tuple[Hashable, ...], n_features: int) -> None:
-        self.flush()
-        part, names, n_features = self._in_our_order(shard, part, names, n_features)
-        self.engine.adopt(shard, part, n_features, self._zeros)
-        self._know(names)
-        self.make_room()
-
-    def _check_names(self, whose: str, names: tuple[Hashable, ...]) -> None:
-        """Refuse what has its features in other columns."""
-        ours, both = self.schema.names, min(len(names), len(self.schema))
-        if ours[:both] != names[:both]:
-            raise ValueError(
-                f"{whose} has features {list(names)}, here they are {list(ours)}: both must have the same, "
-                'in the same order; run every process with missing="error", which keeps the first event\'s'
-            )
-
-    # ---------------------------------------------------------------- agreeing on features
-
-    def _know(self, names: tuple[Hashable, ...]) -> None:
-        """Have these features, if they are more than those known."""
-        if len(names) > len(self.schema) or names != self.schema.names[: len(names)]:
-            self._name(names)
-
-    def _name(self, names: tuple[Hashable, ...]) -> None:
-        """Have these features, in this order."""
-        ours = self.schema
-        self.schema = Schema(names, ours.missing, ours.max_features, ours.order, ours.max_grown)
-
-    def _in_our_order(
-        self, shard: Hashable, part: Shard, names: tuple[Hashable, ...], n_features: int
-    ) -> tuple[Shard, tuple[Hashable, ...], int]:
-        """A shard with its features in the order of those here, its own after them; their names and number."""
-        ours, both = self.schema.names, min(len(names), len(self.schema))
-        if ours[:both] == names[:both]:
-            return part, names, n_features
-        if self.engine.sketch is not None:  # whose columns are directions
-            self._check_names(f"shard {shard!r}", names)
-        union = self._union(ours, names, f"shard {shard!r}")
-        part = part.narrowed(len(names)) if part.tree.n_features > len(names) else part
-        lacking = [name for name in union if name not in names]
-        if lacking:
-            means = np.zeros(len(lacking))
-            if not self._zeros:
-                means = self.engine.means()[[ours.index(name) for name in lacking]]
-            part.widen(means)
-        part.reorder(in_order((*names, *lacking), union))
-        return part, union, len(union)
-
-    def _union(
-        self, first: tuple[Hashable, ...], others: tuple[Hashable, ...], whose: str
-    ) -> tuple[Hashable, ...]:
-        """All features, those of `first` before the others; ValueError where they may not differ."""
-        if self.schema.missing == "error" and set(first) != set(others):
-            raise ValueError(
-                f'{whose} has features {list(others)}, here they are {list(first)}: with missing="error" both must '
-                "have the same"
-            )
-        return (*first, *(name for name in others if name not in first))
-
-    def replace(self, shard: Hashable, state: State) -> None:
-        """Put a later summary of a shard in the place of the one known, with its events that wait."""
-        self.flush()
-        part, theirs = summary_in(state), Schema.from_dict(state.values["schema"]).names
-        waiting = [block._replace(shard=shard) for block in waiting_in(state)]
-        if part is not None:
-            self._share(sketch_from_state(state), shard, part)
-        self.door.let_go(shard)
-        if waiting and self.door.sketch is None:
-            self._check_names(f"shard {shard!r}", theirs)
-            self._know(theirs)
-            for block in waiting:
-                self.door.learn(*block)
-            return
-        if waiting:
-            part = self.engine.shards.empty(shard) if part is None else part
-            for block in waiting:
-                part.learn(*self.door.measured(block), self.engine.n_seen)
-        assert part is not None
-        part, names, n_features = self._in_our_order(shard, part, theirs, self._n_columns(state, part))
-        self.engine.replace(shard, part, n_features, self._zeros)
-        self._know(names)
-
-    def follow(self, state: State | None) -> None:
-        """Assign by a saved clusterer's model from now on, with its features first; refit no more."""
-        self.flush()
-        model = None if state is None else model_in(state)
-        if state is not None and model is not None:
-            names = Schema.from_dict(state.values["schema"]).names
-            if model.sketch is not None:
-                self._check_names("the model", names)
-                self.door.use_sketch(model.sketch)
-                self._know(names)
-            elif self.door.stage in ("waiting", "sketched"):
-                raise ValueError(
-                    "the events of this process are wide, and taken to few directions; those of the model are not"
-                )
-            else:
-                self.door.stage = "plain"
-                self._put_first(names, model.clusters.total().mean[0])
-        self.engine.follow(model)
-        self.make_room()
-
-    def _put_first(self, names: tuple[Hashable, ...], means: Floats) -> None:
-        """Have these features, in this order, before those that are known here alone."""
-        ours = self.schema.names
-        union = self._union(names, ours, "this process") if ours else names
-        if union == ours:
-            return
-        shards, new = self.engine.shards, [name for name in union if name not in ours]
-        if not ours:
-            shards.begin(len(union))
-        elif self._zeros:
-            shards.widen_by_zeros(len(union))
-        elif new:
-            known = dict(zip(names, means, strict=False))
-            shards.widen(np.array([known.get(name, 0.0) for name in new]))
-        if ours:
-            shards.reorder(in_order((*ours, *new), union))
-        self._name(union)
-
-
-def in_order(names: tuple[Hashable, ...], wanted: tuple[Hashable, ...]) -> Ints:
-    """For each wanted name its place among the names."""
-    place = {name: i for i, name in enumerate(names)}
-    return np.array([place[name] for name in wanted], dtype=np.int64)

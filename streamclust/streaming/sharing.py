@@ -10,6 +10,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from streamclust.checkpoint import State, engine_state
+from streamclust.streaming.exchange import Exchange
 from streamclust.streaming.intake import Intake
 
 
@@ -17,6 +18,10 @@ class Sharing:
     """Summaries out, models in; and for the one that leads, the other way round."""
 
     _intake: Intake
+
+    @property
+    def _exchange(self) -> Exchange:
+        return Exchange(self._intake)
 
     def _state(
         self, engine: State, positions: Mapping[str, Any], clocks: list[Any], waiting: bool = True
@@ -41,16 +46,16 @@ class Sharing:
         >>> leader.n_seen, member.n_seen, member.n_clusters == leader.n_clusters == 2
         (600, 100, True)
         """
-        self._intake.follow(state)
+        self._exchange.follow(state)
 
     def export_shard(self, shard: Hashable) -> State:
         """A copy of a shard, as `release` gives it; the shard stays."""
         self._intake.flush()
-        return self._intake.exported(shard)
+        return self._exchange.exported(shard)
 
     def replace_shard(self, shard: Hashable, state: State) -> None:
         """Put a later summary of a shard in the place of the one known, or add it; `catch_up` counts its events."""
-        self._intake.replace(shard, state)
+        self._exchange.replace(shard, state)
 
     def catch_up(self) -> None:
         """Do at once whatever has fallen due since shards were replaced: a look at the latest events, a refit."""

@@ -296,7 +296,7 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
             raise ValueError(f"the tree has {tree.n_features} features, {sketch} gives {sketch.n_directions}")
         if len(names) != width:
             raise ValueError(f"events have {width} features, got {len(names)} names")
-        self._intake.learn_tree(tree, tuple(names), shard, sketch)
+        self._exchange.learn_tree(tree, tuple(names), shard, sketch)
 
     def refusals(
         self,
@@ -348,7 +348,7 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
     def release(self, shard: Hashable) -> State:
         """Remove a shard with everything learnt from it; another clusterer can adopt it."""
         state = self.export_shard(shard)
-        self._intake.let_go(shard)
+        self._exchange.let_go(shard)
         return state
 
     def adopt(self, shard: Hashable, state: State) -> None:
@@ -357,7 +357,7 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
         Features that only one of the two knows are widened as those of late events are: what was learnt before counts
         as having their mean. Features come in the order of this clusterer, those that it did not know after them.
         """
-        self._intake.adopt(shard, state)
+        self._exchange.adopt(shard, state)
 
     @property
     def shards(self) -> tuple[Hashable, ...]:
