@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Literal, cast
 
 import numpy as np
@@ -29,7 +30,7 @@ def scatter_shape(kind: Scatter, n_features: int) -> tuple[int, ...]:
 
 def scatter_width(kind: Scatter, n_features: int) -> int:
     """How many numbers one row's scatter holds: the last axis of the flattened form kernels use."""
-    return int(np.prod(scatter_shape(kind, n_features), dtype=int))
+    return prod(scatter_shape(kind, n_features))
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,8 @@ FIRST = frozenset(
         "refit.bkm.gain_of_merge",
         "refit.bkm.quadratic_costs",
         "refit.bkm.seed_centres",
+        "refit.changes.merge_changes",
+        "refit.changes.split_changes",
         "refit.halves.iterate_halves",
         "refit.iterations.iterate_rows",
         "refit.path.best_on_path",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -335,7 +334,11 @@ class Engine(Looking):
         evidence = float(tree.total.weight[0])
         self.last_refit = self.n_seen
         warmup = schedule.first_refit(self.n_features) if s.warmup is None else s.warmup
-        self.next_refit = schedule.next_refit(self.n_seen, evidence, warmup, s.refit_every)
+        n_clusters = 1 if self.model is None else len(self.model.ids)
+        quiet = schedule.quiet(self.n_seen, n_clusters, self.ids_changed)
+        self.next_refit = schedule.next_refit(
+            self.n_seen, evidence, warmup, s.refit_every, quiet and not drifted
+        )
         if self.model is None:
             self.model = self._first_model(tree)
         if first and more is None:
@@ -348,8 +351,12 @@ class Engine(Looking):
         settling = self.last_challenge == 0.0
         # events at the last challenge
         searched = tree.n_events * self.last_challenge / evidence
-        settled = not self.ids_changed and searched >= schedule.FULL_SAMPLE * tree.sample_capacity
-        cold = schedule.challenged(evidence, self.last_challenge, settled) or (drifted and self.ids_changed)
+        # Soon after a change a search from nothing would find where clusters were beside where they are.
+        settled = not self.ids_changed and (
+            drifted or searched >= schedule.FULL_SAMPLE * tree.sample_capacity
+        )
+        challenged = schedule.challenged(evidence, self.last_challenge, quiet, settled)
+        cold = challenged or (drifted and self.ids_changed)
         if cold:
             self.last_challenge = evidence
         more_strays = self.shards.strays.count >= STRAY_GROWTH * self.strays_searched
@@ -394,8 +401,7 @@ class Engine(Looking):
         rare = np.setdiff1d(
             np.flatnonzero(alive & (share * kish(weight) < MIN_EXPECTED_EVENTS)), large_rows(share)
         )
-        everyone = replace(self.model, hidden=frozenset())
-        own = np.isin(everyone.nearest(rows).component, rare)
+        own = np.isin(self.model.everyone.nearest(rows).component, rare)
         if own.all():
             return *self.shards.present(), None, NOWHERE
         tree = self.shards.tree_of_rows(rows[~own], weight[~own])

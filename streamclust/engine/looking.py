@@ -194,7 +194,7 @@ class Looking(Reading):
         if not self.settings.follows:
             return
         rows, each, _ = self.present_rows()
-        everyone = replace(self.model, hidden=frozenset())
+        everyone = self.model.everyone
         weight = everyone.weight
         of = everyone.nearest(rows).cluster
         count, share = np.bincount(of, minlength=len(weight)), np.bincount(of, each, len(weight)) / each.sum()

@@ -165,6 +165,11 @@ class Model:
         """The clusters on show as of the last look, one row each."""
         return self.shown.clusters.to_groups(self.place, len(self.names))
 
+    @property
+    def everyone(self) -> Model:
+        """The model with all of its clusters on show."""
+        return replace(self, hidden=frozenset()) if self.hidden else self
+
     @cached_property
     def large(self) -> Model:
         """The large components alone, each by itself, where they were published or have moved; the others are rare."""

@@ -130,19 +130,19 @@ def find(work: Work) -> Found:
     if len(rare):
         best = joined(best, rare)
         points, weight = np.vstack([points, rare.mean]), np.append(weight, rare.weight)
-    everyone = replace(work.old, hidden=frozenset())
-    before = np.where(everyone.outside(points), -1, everyone.nearest(points).cluster)
-    old = len(work.old.ids)
-    shared, new_weight = compare(before, best.assign(points), weight, old, best.n_clusters)
+    everyone, old = work.old.everyone, len(work.old.ids)
+    before = np.append(everyone.place, -1)[everyone.see(points).cell]
+    shared, new_weight = compare(before, owners(best, points), weight, old, best.n_clusters)
     if len(work.watched) and best.n_clusters > 1:
         least = events_needed(best.clusters.weight, len(work.watched))
         # Strays are kept for long: where the summary has forgotten theirs, they are no reason for a new cluster.
         remembered = best.clusters.weight >= MIN_BIRTH_EVENTS * work.each
         kept = heirs(shared) | fed(best, work.watched, least) | (fed(best, work.strays) & remembered)
         kept[len(kept) - len(rare) :] = True
-        best = keeping(best, kept)
-        shared, new_weight = compare(before, best.assign(points), weight, old, best.n_clusters)
-    strangers = float(Model(0, 0, best, tuple(range(best.n_clusters))).outside(work.recent).mean())
+        if not kept.all():
+            best = keeping(best, kept)
+            shared, new_weight = compare(before, owners(best, points), weight, old, best.n_clusters)
+    strangers = float(by_itself(best).outside(work.recent).mean())
     if not settings.joins:
         return Found(best, shared, shared.sum(axis=1), new_weight, strangers)
     parents = majority(shared, new_weight) if work.old.version > 0 else [-1] * best.n_clusters
@@ -152,6 +152,16 @@ def find(work: Work) -> Found:
     member = (owner[:, None] == np.arange(owner.max() + 1)).astype(float)
     shared = shared @ member
     return Found(best, shared, shared.sum(axis=1), new_weight @ member, strangers, tuple(owner.tolist()))
+
+
+def by_itself(result: Result) -> Model:
+    """Components as a model, each of them a cluster."""
+    return Model(0, 0, result, tuple(range(result.n_clusters)))
+
+
+def owners(result: Result, points: Floats) -> Ints:
+    """The component of least cost of each point."""
+    return by_itself(result).nearest(points).component
 
 
 def set_aside(work: Work, found: Result, weight: float) -> Moments:
@@ -166,7 +176,7 @@ def set_aside(work: Work, found: Result, weight: float) -> Moments:
     if rare.n_features < work.tree.n_features:
         rare = rare.widen(work.tree.total.mean[0, rare.n_features :])
     rare = rare.scale(weight / (clusters.weight.sum() - rare.weight.sum()))
-    owner = joined(found, rare).assign(rare.mean)
+    owner = owners(joined(found, rare), rare.mean)
     return rare[np.flatnonzero(owner == found.n_clusters + np.arange(len(rare)))]
 
 
@@ -174,7 +184,7 @@ def fed(result: Result, events: Floats, least: Floats | float = MIN_BIRTH_EVENTS
     """Which clusters have at least `least` of these events."""
     if not len(events):
         return np.zeros(result.n_clusters, dtype=bool)
-    return np.asarray(np.bincount(result.assign(events), minlength=result.n_clusters) >= least)
+    return np.asarray(np.bincount(owners(result, events), minlength=result.n_clusters) >= least)
 
 
 def events_needed(weight: Floats, n_watched: int) -> Floats:

@@ -27,14 +27,15 @@ def with_latest(
     mixtures in the shares of its responsibilities. Events outside every cluster change none.
     """
     old, points = model.current.clusters, points[:, : model.n_coordinates]
-    inside = ~model.outside(points)
+    component = model.see(points).cell
+    inside = component < len(model.rows)
     rows = Moments.rows_of_points(points[inside], weight[inside])
     if not rows.weight.sum() > 0:
         return old.scale(total / old.weight.sum())
     if isinstance(model.shown, Mixture):
         new = rows.mix(model.shown.probability(rows.mean), old.kind)
     else:
-        new = rows.to_groups(model.nearest(rows.mean).component, len(model.rows), old.kind)
+        new = rows.to_groups(component[inside], len(model.rows), old.kind)
     before = old.scale(max(present - fresh, fresh) / old.weight.sum())
     after = in_rows(new.scale(fresh / new.weight.sum()), model) + before
     return after.scale(total / after.weight.sum())
@@ -68,6 +69,8 @@ def moved(model: Model, rows: Floats, weight: Floats) -> Model:
 
 def in_rows(shown: Moments, model: Model) -> Moments:
     """Moments of the components on show among empty rows for those that are not."""
+    if len(shown) == model.result.n_clusters:
+        return shown
     place = np.full(model.result.n_clusters, len(shown))
     place[model.rows] = np.arange(len(shown))
     return Moments.stack([shown, Moments.empty(1, shown.n_features, shown.kind)])[place]

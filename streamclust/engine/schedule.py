@@ -12,11 +12,13 @@ MIN_FIRST_EVENTS, FIRST_EVENTS_PER_FEATURE, MAX_FIRST_EVENTS = 20, 8, 100
 """The first refit comes after 8 events for each feature, but not before 20 events and not after 100."""
 REFIT_GROWTH = 0.5
 """A refit is due no sooner than the evidence can have grown by this share since the one before."""
-CHALLENGE_GROWTH = 2.0
-"""A refit also searches from nothing once there is so many times the evidence of the last that did."""
-
-SETTLED_CHALLENGE_GROWTH = 8.0
-"""The same, where clusters are settled."""
+EARLY_GROWTH = 2
+"""Early refits come each time that there are so many times as many events. A refit also searches from nothing once
+there is so many times the evidence of the last that did."""
+QUIET_GROWTH = 4
+"""Both, where clusters have come to rest."""
+SETTLED_CHALLENGE_GROWTH = 8
+"""The latter, where clusters are settled."""
 FULL_SAMPLE = 4.0
 """A summary's sample is full if so many times as many events as it can hold were learnt when it was last searched."""
 
@@ -30,20 +32,26 @@ def first_refit(n_features: int) -> int:
     return min(max(MIN_FIRST_EVENTS, FIRST_EVENTS_PER_FEATURE * n_features), MAX_FIRST_EVENTS)
 
 
-def next_refit(n: int, evidence: float, warmup: int, every: int) -> int:
+def quiet(n: int, n_clusters: int, ids_changed: bool) -> bool:
+    """Whether clusters have come to rest: the last refit has changed none of several. Of one, few events say little."""
+    return n >= SETTLED_EVENTS and n_clusters > 1 and not ids_changed
+
+
+def next_refit(n: int, evidence: float, warmup: int, every: int, quiet: bool = False) -> int:
     """The event count of the refit after one at n, where `evidence` is the (decayed) weight of what was learnt.
 
-    The first at `warmup`; then at twice the count each time, up to `every` events apart; and no sooner than
-    the evidence can have grown by half. What changes before that, a look sees.
+    The first at `warmup`; then at twice the count each time (four times where clusters are `quiet`), up to `every`
+    events apart; and no sooner than the evidence can have grown by half. What changes before that, a look sees.
     """
     if n < warmup:
         return warmup
-    return n + max(min(n, every), int(REFIT_GROWTH * evidence))
+    growth = QUIET_GROWTH if quiet else EARLY_GROWTH
+    return n + max(min((growth - 1) * n, every), int(REFIT_GROWTH * evidence))
 
 
 def lag(n: int, following: int) -> int:
-    """How many events after n a refit takes effect, given the count of the one that follows: half the gap."""
-    return 0 if n < SETTLED_EVENTS else (following - n) // 2
+    """How many events after n a refit takes effect, given the count of the one that follows: half the gap, or n/2."""
+    return 0 if n < SETTLED_EVENTS else min(following - n, n) // 2
 
 
 def lag_of_change(n: int, span: int) -> int:
@@ -72,10 +80,12 @@ def wait_after_change(span: int, fits: bool) -> int:
     return 4 * span if span > LOOK_EVENTS and fits else span
 
 
-def challenged(evidence: float, last: float, settled: bool = False) -> bool:
+def challenged(evidence: float, last: float, quiet: bool = False, settled: bool = False) -> bool:
     """Whether a refit is challenged by one from nothing: warm ones never leave their optimum, right or wrong.
 
     A challenger that lost is no reason to wait longer for the next: few events often confirm too few clusters. It is
-    where clusters are `settled`: the summary's sample is full, so that the next would see no more events than it did.
+    where clusters are `quiet`, and more so where they are `settled`: the summary's sample is full, so that the next
+    would see no more events than it did.
     """
-    return evidence >= (SETTLED_CHALLENGE_GROWTH if settled else CHALLENGE_GROWTH) * last
+    growth = SETTLED_CHALLENGE_GROWTH if settled else QUIET_GROWTH if quiet else EARLY_GROWTH
+    return evidence >= growth * last

@@ -41,6 +41,9 @@ def step_variance(values: Floats, weight: Floats, variance: float) -> float:
     >>> step_variance(np.repeat([0.0, 1.0], 1000), np.ones(2000), 0.25) < 0.25**2
     True
     """
+    ordered = np.sort(values)
+    if np.all(ordered[1:] != ordered[:-1]):  # a continuous feature
+        return 0.0
     order = np.argsort(values, kind="stable")
     ordered, w = values[order], weight[order]
     first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))

@@ -147,8 +147,17 @@ def test_refits_come_often_at_first_and_then_as_evidence_grows():
     gaps = np.diff(at)
     assert all(gaps[i] <= gaps[i + 1] for i in range(len(gaps) - 1))
     assert at[-1] == at[-2] + at[-2] // 2
+    assert schedule.next_refit(4000, evidence=4000, warmup=100, every=20_000, quiet=True) == 16_000
+    assert schedule.next_refit(40_000, evidence=100, warmup=100, every=20_000, quiet=True) == 60_000
     forgetting = schedule.next_refit(1_000_000, evidence=10_000, warmup=100, every=20_000)
     assert forgetting == 1_020_000
+
+
+def test_clusters_are_quiet_once_a_refit_of_several_has_changed_none():
+    assert schedule.quiet(4096, n_clusters=3, ids_changed=False)
+    assert not schedule.quiet(4096, n_clusters=3, ids_changed=True)
+    assert not schedule.quiet(4096, n_clusters=1, ids_changed=False)
+    assert not schedule.quiet(4095, n_clusters=3, ids_changed=False)
 
 
 def test_shards_are_summarised_apart_and_clustered_together():

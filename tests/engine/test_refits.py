@@ -27,6 +27,8 @@ def test_refits_are_challenged_whenever_the_evidence_has_doubled():
 
 def test_settled_clusters_are_challenged_seldom():
     assert schedule.challenged(200.0, 100.0)
+    assert not schedule.challenged(399.0, 100.0, quiet=True)
+    assert schedule.challenged(400.0, 100.0, quiet=True)
     assert not schedule.challenged(799.0, 100.0, settled=True)
     assert schedule.challenged(800.0, 100.0, settled=True)
     assert schedule.challenged(1.0, 0.0, settled=True)  # the first, and `settle()`

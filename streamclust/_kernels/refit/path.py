@@ -8,14 +8,9 @@ from streamclust._kernels.compile import kernel, part
 from streamclust._kernels.families.learnt_prior import improved_prior, inverse_factor
 from streamclust._kernels.families.normal_wishart import log_marginal, log_marginal_prior
 from streamclust._kernels.moments import group_rows
+from streamclust._kernels.refit.changes import change_of_normaliser, change_of_terms, term_of
 from streamclust._kernels.refit.iterations import iterate_rows, nearest_clusters
 from streamclust._kernels.types import Bools, Floats, Ints
-
-
-@part
-def term_of(log_evidence: float, weight: float, phi0: float) -> float:
-    """What a cluster adds to F under a finite mixture [BKM eq. 19]."""
-    return math.lgamma(phi0) - math.lgamma(phi0 + weight) - log_evidence
 
 
 @part
@@ -32,40 +27,6 @@ def mark_near_pairs(mean: Floats, weight: Floats, root: Floats, neighbours: int,
         for a in range(k):
             for b in found[a]:
                 near[min(a, b), max(a, b)] = True
-
-
-@part
-def merge_change(
-    a: int, b: int, k: int, weight: Floats, mean: Floats, scatter: Floats, terms: Floats, f: float,
-    everything: float, xi0: float, m0: Floats, eta0: float, B0: Floats, blur: Floats, phi0: float, prior: float,
-    middle: Floats, spread: Floats, m: Floats, B: Floats, factor: Floats, column: Floats,
-) -> float:  # fmt: skip
-    """The closed-form change of F by the merge of a and b, with every event counted f times."""
-    d = len(m0)
-    n = weight[a] + weight[b]
-    share = weight[b] / n
-    for i in range(d):
-        middle[i] = mean[a, i] + share * (mean[b, i] - mean[a, i])
-    for i in range(d):
-        step = weight[a] * share * (mean[b, i] - mean[a, i])
-        for j in range(i + 1):
-            at = i * d + j
-            spread[at] = f * (scatter[a, at] + scatter[b, at] + step * (mean[b, j] - mean[a, j]))
-    whole = log_marginal(f * n, middle, spread, xi0, m0, eta0, B0, blur, prior, m, B, factor, column)
-    change = term_of(whole, f * n, phi0)
-    for c in (a, b):
-        if f == 1.0:
-            change -= terms[c]
-        else:
-            for i in range(d * d):
-                spread[i] = f * scatter[c, i]
-            own = log_marginal(
-                f * weight[c], mean[c], spread, xi0, m0, eta0, B0, blur, prior, m, B, factor, column
-            )
-            change -= term_of(own, f * weight[c], phi0)
-    total = f * everything
-    change += math.lgamma(total + (k - 1) * phi0) - math.lgamma((k - 1) * phi0)
-    return change - (math.lgamma(total + k * phi0) - math.lgamma(k * phi0))
 
 
 @part
@@ -192,9 +153,10 @@ def merges_of(
         for b in range(a + 1, k):
             if near[a, b]:
                 pairs[p, 0], pairs[p, 1] = a, b
-                change[p] = merge_change(
-                    a, b, k, weight, mean, scatter, terms, f[a] if weight[a] <= weight[b] else f[b], everything,
-                    xi0, m0, eta0, B0, blur, phi0, prior, middle, spread, m, B, factor, column,
+                at = f[a] if weight[a] <= weight[b] else f[b]
+                change[p] = change_of_normaliser(at * everything, k, k - 1, phi0) + change_of_terms(
+                    a, b, weight, mean, scatter, terms, at, xi0, m0, eta0, B0, blur, phi0, prior,
+                    middle, spread, m, B, factor, column,
                 )  # fmt: skip
                 pays = pays or change[p] < 0.0
                 p += 1

@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from streamclust._kernels.refit.bkm import choose, gain_of_merge
+from streamclust._kernels.refit.changes import merge_changes
 from streamclust._kernels.refit.iterations import iterate_rows
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.families import AnyFamily, Gaussian
@@ -327,12 +328,28 @@ class Labelling:
             self._pairs[a[i], b[i]] = self._merged_terms(a[i], b[i], smaller[i])
         return np.asarray(self._pairs[a, b] + self.problem.price(k, k - 1, smaller))
 
-    def gain_after_merge(self, a: int, b: int) -> float:
-        """How much labelling costs fall by the first choice after a merge of a and b."""
-        merged = self.problem.costs(self.clusters[[a]] + self.clusters[[b]])
-        return float(gain_of_merge(self.priced(), self.labels, merged[0], a, b))
+    def gains_after_merges(self, a: Ints, b: Ints) -> Floats:
+        """How much labelling costs fall by the first choice after each of some merges."""
+        merged, cost = self.problem.costs(self.clusters[a] + self.clusters[b]), self.priced()
+        gains = [
+            gain_of_merge(cost, self.labels, *each)
+            for each in zip(merged, a.tolist(), b.tolist(), strict=True)
+        ]
+        return np.array(gains, dtype=float)
 
     def _merged_terms(self, a: Ints, b: Ints, scale: Floats) -> Floats:
+        """What merges change in the clusters' terms, each at its own scale."""
+        problem = self.problem
+        if not problem.compiled:
+            return self._merged_terms_any(a, b, scale)
+        assert isinstance(problem.family, Gaussian)
+        weight, mean, scatter, xi0, m0, eta0, B0, blur = problem.family.prior_and(self.clusters)
+        return merge_changes(
+            a, b, scale, weight, mean, scatter, self.terms, xi0, m0, eta0, B0, blur, problem.mixture.phi0
+        )
+
+    def _merged_terms_any(self, a: Ints, b: Ints, scale: Floats) -> Floats:
+        """The same for any family."""
         terms, clusters = self.problem.terms, self.clusters
         merged = clusters[a] + clusters[b]
         apart = self.terms[a] + self.terms[b]

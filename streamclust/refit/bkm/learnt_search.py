@@ -27,8 +27,8 @@ FEW_CUTS = 2, 1
 """Principal and random first cuts of a cluster of a stream that is tried to be split."""
 START_ROWS = 2_048
 """Where leaves are too wide to start on, paths start on so many rows of the sample."""
-SAME_NATS = 5.0
-"""Labellings of as many clusters whose F differ by no more are taken to be the same optimum."""
+SAME_SHARE = 0.98
+"""Labellings of as many clusters that agree on this share of the weight are taken to lead to the same optimum."""
 WIDE_LEAVES = 0.5
 """Leaves that keep more than this share of the variance within themselves, in the metric of clusters, are too wide."""
 
@@ -122,22 +122,28 @@ def challenged_tree(
         other = yield from points_path(sample, rng, "sample", quick=True)
     else:
         other = yield from tree_path(leaves, sample, rng, quick=True)
-    same = yield from same_optimum(state, other)
+    if (yield from same_clusters(state, other)):
+        better = other if other.free_energy < state.free_energy - margin else state
+        return (yield from refined(better, rng, "sample", *FEW_CUTS))
     state = yield from refined(state, rng, "sample", *FEW_CUTS)
-    if same:
-        return state
     other = yield from refined(other, rng, "sample", *FEW_CUTS)
     return other if other.free_energy < state.free_energy - margin else state
 
 
-def same_optimum(one: Labelling, other: Labelling) -> Generator[Step[Partition], None, bool]:
-    """Whether ME iterations take two labellings to as many clusters, and to as good as the same F."""
+def same_clusters(one: Labelling, other: Labelling) -> Generator[Step[Partition], None, bool]:
+    """Whether ME iterations take two labellings to the same clusters, but for a few rows."""
     if one.n_clusters != other.n_clusters:
         return False
     for state in (one, other):
         yield from iterate(state, "sample")
         learn_prior(state)
-    return one.n_clusters == other.n_clusters and abs(one.free_energy - other.free_energy) <= SAME_NATS
+    k, weight = one.n_clusters, one.problem.rows.weight
+    if other.n_clusters != k:
+        return False
+    shared = np.bincount(one.labels * k + other.labels, weight, k * k).reshape(k, k)
+    return len(set(shared.argmax(axis=1))) == k and bool(
+        shared.max(axis=1).sum() >= SAME_SHARE * weight.sum()
+    )
 
 
 def relabelled(problem: Problem, clusters: Moments, family: AnyFamily) -> Labelling:

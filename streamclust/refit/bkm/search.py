@@ -12,7 +12,7 @@ from collections.abc import Generator
 import numpy as np
 
 from streamclust._kernels.refit.bkm import choose, seed_centres
-from streamclust._kernels.types import Floats, Ints
+from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.moments import Moments
 from streamclust.refit.bkm.collapsed import locked, unlock
 from streamclust.refit.bkm.exchange import exchange
@@ -173,12 +173,10 @@ def best_merges(state: Labelling, stage: str, tried: int = TOP_MERGES) -> Steps:
     while state.n_clusters > 1 and not state.merges_tried:
         one, other = near_pairs(state)
         change = state.merge_changes_of(one, other)
-        for i in np.argsort(change, kind="stable")[:tried]:
-            a, b = int(one[i]), int(other[i])
-            if not change[i] < np.inf or hopeless(state, a, b, float(change[i])):
-                continue
+        top = np.argsort(change, kind="stable")[:tried]
+        for i in top[hopeful(state, one[top], other[top], change[top])]:
             trial = state.copy()
-            trial.merge(a, b)
+            trial.merge(int(one[i]), int(other[i]))
             if merge_pays(trial, float(change[i])):
                 state = trial
                 yield step(stage, "merge", state)
@@ -189,12 +187,17 @@ def best_merges(state: Labelling, stage: str, tried: int = TOP_MERGES) -> Steps:
     return state
 
 
-def hopeless(state: Labelling, a: int, b: int, change: float) -> bool:
-    """Whether a merge costs more than ME iterations after it would gain, were each worth twice the first choice.
+def hopeful(state: Labelling, a: Ints, b: Ints, change: Floats) -> Bools:
+    """Which merges cost no more than ME iterations after them would gain, were each worth twice the first choice.
 
     A choice counts before the clusters have learnt from it, which about doubles what it is worth.
     """
-    return change > 0 and change > 2 * SETTLING_ITERATIONS * state.gain_after_merge(a, b)
+    good = np.asarray(change <= 0)
+    unsure = np.flatnonzero(~good & (change < np.inf))
+    if len(unsure):
+        gains = state.gains_after_merges(a[unsure], b[unsure])
+        good[unsure] = change[unsure] <= 2 * SETTLING_ITERATIONS * gains
+    return good
 
 
 def merge_pays(trial: Labelling, change: float) -> bool:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from streamclust._kernels.refit.changes import split_changes
 from streamclust._kernels.refit.halves import iterate_halves
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.families import Finite, Gaussian, Infinite
@@ -80,6 +81,10 @@ class SplitScan:
         """(K, count, D): eigenvectors of each cluster's scatter, largest first [BKM D.3]."""
         d = self.state.clusters.n_features
         axes = np.zeros((self.k, count, d))
+        if self.state.clusters.kind == "full":
+            vectors = np.linalg.eigh(self.state.clusters.scatter[self.candidates])[1]
+            axes[self.candidates, : min(count, d)] = vectors[:, :, ::-1][:, :, :count].transpose(0, 2, 1)
+            return axes
         for c in np.flatnonzero(self.candidates):
             axes[c, : min(count, d)] = principal_axes(self.state, self.order, self.edges, int(c), count)
         return axes
@@ -175,6 +180,20 @@ class SplitScan:
 
     def _change(self, halves: Moments, squares: Floats, which: Bools) -> Floats:
         """The closed-form change of F where a cluster becomes its halves, at the smaller one's scale."""
+        problem, state = self.problem, self.state
+        if not self.fast or isinstance(problem.mixture, Infinite):
+            return self._change_any(halves, squares, which)
+        assert isinstance(problem.family, Gaussian)
+        weight, mean, scatter, xi0, m0, eta0, B0, blur = problem.family.prior_and(state.clusters)
+        d, shape = mean.shape[1], (*which.shape, 2)
+        return split_changes(
+            which, halves.weight.reshape(shape), squares.reshape(shape), halves.mean.reshape(*shape, d),
+            halves.flat_scatter.reshape(*shape, d * d), weight, mean, scatter, state.terms,
+            xi0, m0, eta0, B0, blur, problem.mixture.phi0, problem.weight, problem.local_kish, MIN_SAMPLED_EVENTS,
+        )  # fmt: skip
+
+    def _change_any(self, halves: Moments, squares: Floats, which: Bools) -> Floats:
+        """The same for any family and mixture."""
         c = np.nonzero(which)[1]
         at = 2 * np.flatnonzero(which)
         problem = self.problem
@@ -195,10 +214,8 @@ class SplitScan:
 
 
 def principal_axes(state: Labelling, order: Ints, edges: Ints, cluster: int, count: int) -> Floats:
-    """Up to `count` leading eigenvectors of one cluster's scatter, fewer in fewer dimensions."""
+    """Up to `count` leading eigenvectors of the scatter of one cluster's rows, fewer in fewer dimensions."""
     count = min(count, state.clusters.n_features)
-    if state.clusters.kind == "full":
-        return np.asarray(np.linalg.eigh(state.clusters.scatter[cluster])[1][:, ::-1][:, :count].T)
     rows = order[edges[cluster] : edges[cluster + 1]]
     rows = rows[spread_indices(len(rows), SCATTERED_ROWS)]
     x = state.problem.rows.mean[rows] - state.clusters.mean[cluster]
