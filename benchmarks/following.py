@@ -12,7 +12,7 @@ import argparse
 import itertools
 from collections import Counter
 from collections.abc import Callable
-from time import process_time
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,7 @@ def pace(seeds: range, most: int, river_most: int) -> None:
     print(
         "\nDrift of 8 deviations in the course of the stream: mean ARI over windows predicted before they are learnt"
     )
+    right = streams = 0
     for n, d, splits in itertools.product((7500, 30_000, 300_000), (2, 8), (0, 1)):
         if n > most:
             continue
@@ -65,6 +66,7 @@ def pace(seeds: range, most: int, river_most: int) -> None:
             means.append(float(np.mean(scores)))
             cpu.append(spent)
             found.append(model.n_clusters)
+        right, streams = right + found.count(8 + splits), streams + len(found)
         theirs, river_cpu = [], []
         for seed in seeds if n <= river_most else range(0):
             each = [
@@ -86,6 +88,7 @@ def pace(seeds: range, most: int, river_most: int) -> None:
             f"  {n:>7,} events, D = {d}, {splits} splits: {spread_of(means)}, "
             f"{np.mean(cpu):.2f} CPU s, K at the end {found} of {8 + splits}; {peer}", flush=True,
         )  # fmt: skip
+    print(f"  K right at the end of {right} of {streams} streams")
 
 
 def demo(seeds: range) -> None:
@@ -217,7 +220,10 @@ def main() -> None:
     }
     for name, part in parts.items():
         if not a.only or name in a.only:
+            start = process_time(), perf_counter()
             part()
+            cpu, wall = process_time() - start[0], perf_counter() - start[1]
+            print(f"  this table: {cpu:.1f} CPU s, {wall:.1f} s by the clock", flush=True)
 
 
 if __name__ == "__main__":

@@ -366,8 +366,14 @@ def main() -> None:
     if a.only in (None, "rare"):
         print("\nRare clusters, .1% of the mass each, five among ten ordinary ones")
         for d in (2, 8, 16):
+            start = process_time(), perf_counter()
             found, planted = rare(d, a.seeds)
-            print(f"  D = {d}: {found} of {planted} found ({found / planted:.0%})", flush=True)
+            cpu, wall = process_time() - start[0], perf_counter() - start[1]
+            print(
+                f"  D = {d}: {found} of {planted} found ({found / planted:.0%}), "
+                f"{cpu / a.seeds:.1f} CPU s and {wall / a.seeds:.1f} s by the clock each",
+                flush=True,
+            )
     if a.only in (None, "real"):
         for name, rows, labels in real(a.data):
             stationary(name, rows, labels, a.river_rows, a.repeats)
