@@ -89,7 +89,7 @@ class Door:
 
     `zeros`: a missing value is 0. The sketch is learnt from the first 1,024 events, which wait until then. When the
     stream has left it, another 1,024 events wait: from them and from what was learnt, which is carried over, the sketch
-    is learnt anew.
+    is learnt anew. A member of a group that follows a model lets as many wait, for the leader to learn another from.
     """
 
     def __init__(
@@ -146,8 +146,8 @@ class Door:
 
     @property
     def only_cluster(self) -> int | None:
-        """The id of the cluster of all events while they wait; None before the first."""
-        return 0 if self.waiting else None
+        """The id of the cluster of all events while they wait; None before the first, and if ids come with models."""
+        return 0 if self.waiting and not self.engine.led else None
 
     def waiting_moments(self) -> Moments:
         """One row: mean and variance of each feature of the events that wait."""
@@ -165,10 +165,10 @@ class Door:
     @property
     def until_due(self) -> int:
         """How many more events until the model may change."""
-        if self.stage == "waiting":
+        if self.gathers:
             return FIRST_EVENTS - self.n_waiting
         until_look = LOOK_EVENTS - self.n_learnt % LOOK_EVENTS
-        return min(self.engine.until_due, until_look) if self.stage == "sketched" else self.engine.until_due
+        return self.engine.until_due if self.sketch is None else min(self.engine.until_due, until_look)
 
     def runs(self, n: int) -> Iterator[slice]:
         """Slices of the next n events during which the model does not change; learn each before the next."""
@@ -199,7 +199,7 @@ class Door:
         while done < x.shape[0] and not self.is_plain:
             end = min(x.shape[0], done + max(1, self.until_due))
             part = Block(x[done:end], w[done:end], t[done:end], shard)
-            if self.stage == "waiting":
+            if self.gathers:
                 self.waiting.append(Block(part.rows.copy(), part.weight.copy(), part.time.copy(), shard))
                 if self.n_waiting >= FIRST_EVENTS:
                     self.begin()
@@ -226,12 +226,9 @@ class Door:
             self._look()
 
     def _look(self) -> None:
-        """If the latest events lie outside the directions of the sketch, tell it and let the next wait for another.
-
-        Not where the sketch comes from elsewhere, with the model: there it is told in `residual_growth` alone.
-        """
+        """If the latest events lie outside the directions of the sketch, tell it and let the next wait for another."""
         assert self.sketch is not None
-        if self.engine.led or self.recent.count < self.judged_from + JUDGED_EVENTS:
+        if self.stage == "waiting" or self.recent.count < self.judged_from + JUDGED_EVENTS:
             return
         if not self.sketch.is_left_by(self.recent.latest_residuals(JUDGED_EVENTS)):
             return
@@ -244,6 +241,16 @@ class Door:
         )
 
     @property
+    def gathers(self) -> bool:
+        """Whether the next event waits for a sketch. Where that comes with the model, 1,024 wait at most."""
+        return self.stage == "waiting" and not (self._is_given_sketches and self.n_waiting >= FIRST_EVENTS)
+
+    @property
+    def _is_given_sketches(self) -> bool:
+        """Whether sketches are learnt elsewhere, and come with the model."""
+        return self.engine.led and self.sketch is not None
+
+    @property
     def residual_growth(self) -> float:
         """How much the sketch leaves out of the latest events, as a multiple of what it left out when learnt."""
         latest = self.recent.latest_residuals(JUDGED_EVENTS)
@@ -254,9 +261,10 @@ class Door:
     def begin(self) -> None:
         """Learn the sketch from the events that wait, and then the events.
 
-        If there is one that the stream has left, and few events wait, these are learnt through it.
+        If there is one that the stream has left, and few events wait, these are learnt through it. Where sketches come
+        with the model, they wait for the next one.
         """
-        if self.stage != "waiting" or not self.waiting:
+        if self.stage != "waiting" or not self.waiting or self._is_given_sketches:
             return
         rows, most = (
             stacked_rows([block.rows for block in self.waiting]),
@@ -313,11 +321,14 @@ class Door:
             return rows
         return with_width(rows, self.width, 0.0 if self.zeros else np.nan)
 
-    def let_go(self, shard: Hashable) -> list[Block]:
+    def hold(self, blocks: Sequence[Block]) -> None:
+        """Let events wait that a member of the group found outside the sketch: `begin` learns another from them."""
+        self.waiting += blocks
+        self.stage = "waiting" if self.waiting else "sketched"
+
+    def let_go(self, shard: Hashable) -> None:
         """Remove the events of a shard that wait."""
-        gone = [block for block in self.waiting if block.shard == shard]
         self.waiting = [block for block in self.waiting if block.shard != shard]
-        return gone
 
     def measured(self, block: Block) -> tuple[Floats, Floats, Floats]:
         """Events from elsewhere in the coordinates of the sketch, with weights and times."""

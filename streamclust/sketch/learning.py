@@ -122,11 +122,10 @@ def units(x: Rows, share: Floats, unit: bool) -> tuple[Floats, Floats]:
     feature that is 0 in nearly all events would be as large as any other in all directions together.
     """
     if issparse(x):
-        varied = varied_share_sparse(x)
         centre = np.asarray(share @ x, dtype=float)
         variance = np.asarray(share @ x.multiply(x), dtype=float) - centre**2
     else:
-        known, varied = ~np.isnan(x), varied_share(x)
+        known = ~np.isnan(x)
         mass = np.maximum(share @ known, np.finfo(float).tiny)
         # Taken from the first value: far from the origin a mean of all would lose digits.
         first = np.nan_to_num(x[known.argmax(axis=0), np.arange(x.shape[1])]).astype(float)
@@ -136,6 +135,7 @@ def units(x: Rows, share: Floats, unit: bool) -> tuple[Floats, Floats]:
         centre = first + shift
     if unit:
         return centre, np.ones(len(centre))
+    varied = varied_share_sparse(x) if issparse(x) else varied_share(x)
     deviation = np.sqrt(np.maximum(variance, 0.0) / np.minimum(varied, 1.0))
     varies = deviation > 1e-12 * np.abs(centre)
     typical = float(np.median(deviation[varies])) if varies.any() else 1.0

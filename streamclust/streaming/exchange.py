@@ -17,6 +17,7 @@ from streamclust.checkpoint import (
     summary_in,
     waiting_in,
 )
+from streamclust.engine.door import FIRST_EVENTS
 from streamclust.engine.shards import Shard
 from streamclust.engine.watch import Watch
 from streamclust.schema import Schema
@@ -105,27 +106,42 @@ class Exchange:
         return width if self.intake.door.sketch is not None else int(state.values.get("n_features", width))
 
     def replace(self, shard: Hashable, state: State) -> None:
-        """Put a later summary of a shard in the place of the one known, with its events that wait."""
+        """Put a later summary of a shard in the place of the one known, with its events that wait.
+
+        Those that wait since they lie outside our sketch wait here too: `catch_up` learns another from them.
+        """
         self.intake.flush()
         part, theirs = summary_in(state), Schema.from_dict(state.values["schema"]).names
         waiting = [block._replace(shard=shard) for block in waiting_in(state)]
+        sketch, door = sketch_from_state(state), self.intake.door
         if part is not None:
-            self._share(sketch_from_state(state), shard, part)
-        self.intake.door.let_go(shard)
-        if waiting and self.intake.door.sketch is None:
+            self._share(sketch, shard, part)
+        door.let_go(shard)
+        if waiting and door.sketch is None:
             self._check_names(f"shard {shard!r}", theirs)
             self._know(theirs)
             for block in waiting:
-                self.intake.door.learn(*block)
+                door.learn(*block)
             return
-        if waiting:
+        if part is not None and door.sketch is not None and door.sketch.is_same(sketch):
+            door.hold(waiting)
+        elif waiting:
             part = self.intake.engine.shards.empty(shard) if part is None else part
             for block in waiting:
-                part.learn(*self.intake.door.measured(block), self.intake.engine.n_seen)
+                part.learn(*door.measured(block), self.intake.engine.n_seen)
         assert part is not None
         part, names, n_features = self._in_our_order(shard, part, theirs, self._n_columns(state, part))
         self.intake.engine.replace(shard, part, n_features, self.intake.zeros)
         self._know(names)
+
+    def catch_up(self) -> None:
+        """Do what has become due since shards were replaced; learn a sketch anew if enough events wait for one."""
+        engine, door = self.intake.engine, self.intake.door
+        engine.catch_up()
+        if door.sketch is not None and door.n_waiting >= FIRST_EVENTS:
+            door.begin()
+            engine.settle()
+        self.intake.make_room()
 
     def follow(self, state: State | None) -> None:
         """Assign by a saved clusterer's model from now on, with its features first; refit no more."""

@@ -58,9 +58,11 @@ class Sharing:
         self._exchange.replace(shard, state)
 
     def catch_up(self) -> None:
-        """Do at once whatever has fallen due since shards were replaced: a look at the latest events, a refit."""
-        self._intake.engine.catch_up()
-        self._intake.make_room()
+        """Do at once whatever has fallen due since shards were replaced: a look at the latest events, a refit.
+
+        Where wide events of the shards wait outside the sketch, 1,024 at least, it is learnt anew.
+        """
+        self._exchange.catch_up()
 
     def merged_state(self) -> State:
         """`to_state` with all shards merged into one: what others need to follow, to show and to go on from.

@@ -26,6 +26,8 @@ class Member:
         every=0.2,
         session=6.0,
         static=False,
+        decoder=None,
+        fresh=StreamClusterer,
         **topics,
     ):
         options, id = {"bootstrap_servers": cluster.address} | (login or {}), f"{cluster.name}-{name}"
@@ -34,11 +36,9 @@ class Member:
         self.source = cluster.source(topic, **times, **more)
         self.sink = KafkaSink(self.source, topics, id, largest, transaction_timeout_ms=5000)
         self.store = KafkaState(topic, cluster.name, self.sink, options)
-        self.group = GroupModel(topic, cluster.name, name, self.sink, options, StreamClusterer, every=0.1)
+        self.group = GroupModel(topic, cluster.name, name, self.sink, options, fresh, every=0.1)
         policy = Policy(poll=0.2, checkpoint_every=every, backoff=0.01)
-        self.service = Service(
-            self.source, self.sink, StreamClusterer(), self.store, policy=policy, group=self.group
-        )
+        self.service = Service(self.source, self.sink, fresh(), self.store, decoder, policy, group=self.group)
 
         self._over, self._in_good_order = threading.Event(), False
         self._failure = None

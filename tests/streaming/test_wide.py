@@ -390,6 +390,7 @@ def test_processes_that_share_a_model_share_its_sketch():
         member.follow(None)
     one.learn_many(ROWS[:600], shard=1)
     two.learn_many(ROWS[600:1200], shard=2)
+    assert (one.n_seen, one.n_clusters, one.assign_many(ROWS[:2])) == (600, 0, None)  # ids come with a model
     for name, member in ((1, one), (2, two)):
         leader.replace_shard(name, decode(encode(member.export_shard(name))))
         leader.replace_shard(name, decode(encode(member.export_shard(name))))  # the same again counts once
@@ -417,6 +418,53 @@ def test_processes_that_share_a_model_share_its_sketch():
     plain.learn_many(ROWS[:50, :3])
     with pytest.raises(ValueError, match="are wide"):
         one.follow(plain.merged_state())
+
+
+def exchanged(leader, members):
+    """The members' summaries to the leader, and its model to the members, as they go through files."""
+    for name, member in members.items():
+        leader.replace_shard(name, decode(encode(member.export_shard(name))))
+    leader.catch_up()
+    published = None if leader.model is None else decode(encode(leader.merged_state()))
+    for member in members.values():
+        member.follow(published)
+
+
+def test_the_leader_of_a_group_learns_directions_anew_for_all():
+    rows, of = moving(8000)
+    options = {"max_directions": 8}
+    leader, members = StreamClusterer(**options), {name: StreamClusterer(**options) for name in "ab"}
+    for member in members.values():
+        member.follow(None)
+    parts = dict(zip("ab", (rows[::2], rows[1::2]), strict=True))
+
+    def learn(start, stop):
+        for name, member in members.items():
+            member.learn_many(parts[name][start:stop], shard=name)
+
+    for start in range(0, 1500, 500):
+        learn(start, start + 500)
+        exchanged(leader, members)
+    before, first = leader.sketch, leader.predict_many(rows[:3000]).astype(int)
+    with pytest.warns(LeftSketch) as told:
+        learn(1500, 4000)  # more of them than may wait
+    assert len(told) == 2
+    assert [member.n_seen for member in members.values()] == [4000, 4000]
+    waiting = [len(member.latest(9999)) for member in members.values()]
+    assert waiting == [FIRST_EVENTS, FIRST_EVENTS]
+    assert (members["a"].predict_many(rows[:50]) == leader.predict_many(rows[:50])).all()  # by the old model
+    for start in range(4000, 5500, 500):
+        exchanged(leader, members)
+        learn(start, start + 500)
+    exchanged(leader, members)
+    assert not leader.sketch.is_same(before)
+    assert all(member.sketch.is_same(leader.sketch) for member in members.values())
+    assert leader.residual_growth == pytest.approx(1.0, abs=0.15)
+    assert leader.n_seen == leader.tree.total.weight[0] == len(rows)
+    assert (leader.predict_many(rows[:3000]).astype(int) == first).mean() > 0.99  # ids stay
+    found = {name: member.predict_many(rows[9000:]).astype(int) for name, member in members.items()}
+    assert np.array_equal(found["a"], found["b"])
+    assert adjusted_rand_score(of[9000:], found["a"]) > 0.99
 
 
 def test_sparse_rows_are_the_same_events_as_mappings():
