@@ -1,16 +1,17 @@
 """A consumer group with its state and one model in Kafka: three processes against one, and what that traffic costs.
 
 The same topic of six partitions is read from its beginning by one process and by three, with their state in Kafka and,
-for the cost of that traffic, by one that keeps its state in a directory. Throughput is that of the whole group, by the
-clock; CPU time is that of all its processes until the last event is told. On a machine of few cores the broker and the
-producers of the figures share them: CPU time tells more than the clock.
+for the cost of that traffic, by one that keeps its state in a directory and by one that writes its state each second.
+Throughput is that of the whole group, by the clock, and CPU time that of all its processes, from when all of them learn
+to the last event. On a machine of few cores the broker shares them: CPU time tells more than the clock.
 
 The cost of state and model traffic is measured on its own as well, since at an interval of 10 s it is lost in the
-noise of a run: the CPU time to export, pack and send one partition's summary, and for the leader to read, merge, refit
-and publish all of them; as a share of one core at that interval.
+noise of a run: the CPU time to export and pack one partition's summary, and for the leader to take in all of them and
+to pack its model; as a share of one core at that interval. Refits, which one process alone would make too, are apart.
 
-Last, the answers of one process and of three are compared (their number of clusters, and the adjusted Rand index of
-what both have told by a model, and of all events by their last models), and a summary of about 1 MB is taken over.
+Last, the answers of one process and of three are compared: each with the model of its version, their number of
+clusters, the adjusted Rand index of what both have told by a model, and of all events by their last models. And a
+summary of about 1 MB is taken over.
 
     python benchmarks/group.py                                      300,000 events, D = 2, K = 12
     python benchmarks/group.py --quick                              60,000 events
@@ -23,6 +24,7 @@ import argparse
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from time import process_time
 
@@ -35,8 +37,9 @@ sys.path.insert(0, str(ROOT))
 
 from streamclust import StreamClusterer  # noqa: E402
 from streamclust.checkpoint import model_in, shard_in  # noqa: E402
+from streamclust.engine.model import Model  # noqa: E402
 from streamclust_connectors.kafka.group_model import MODEL  # noqa: E402
-from streamclust_connectors.kafka.parts import Whole, packed, parts  # noqa: E402
+from streamclust_connectors.kafka.parts import Assembler, Whole, packed, parts  # noqa: E402
 from streamclust_connectors.kafka.state_log import StateLog  # noqa: E402
 from streamclust_connectors.kafka.state_topic import STATE  # noqa: E402
 from streamclust_connectors.kafka.topics import model_topic  # noqa: E402
@@ -46,29 +49,42 @@ from tests.connectors.cluster import Cluster, events, until  # noqa: E402
 PARTITIONS = 6
 INTERVAL = 10.0
 """Seconds between two states, and between two models."""
+KINDS: dict[str, tuple[int, float | None]] = {
+    "one, directory": (1, None),
+    "one, Kafka": (1, INTERVAL),
+    "one, Kafka, each second": (1, 1.0),
+    "three, Kafka": (3, INTERVAL),
+}
+"""How many processes, and seconds between two states in Kafka."""
 
 
-def measured(
-    cluster: Cluster, topic: str, n: int, members: int, directory: Path, kafka: bool
-) -> tuple[dict[str, float], dict[str, int | None]]:
-    """Read the topic by so many processes: events a second, CPU seconds of all of them, and what they have told."""
-    name = f"{members}-{kafka}"
-    out = cluster.topic(f"assignments-{name}", PARTITIONS)
-    told = {
-        "topics": {"assignments": out},
-        "policy": {"checkpoint_every": INTERVAL},
-        "delivery": "exactly-once",
-    }
-    told |= {"model_every": INTERVAL, "static": False, "group": f"{cluster.name}-{name}"}
-    place = directory / name
+@dataclass
+class Run:
+    """What a group of so many processes did with the topic."""
+
+    group: str
+    out: str
+    """Its topic of assignments."""
+    rate: float
+    """Events a second, from when all processes learn to the last event."""
+    cpu: float
+    """CPU seconds of all processes for each million of those events."""
+    seconds: float
+    kilobytes: float
+    """Sent as states and models."""
+
+
+def measured(cluster: Cluster, topic: str, n: int, members: int, directory: Path, every: float | None) -> Run:
+    """Read the topic by so many processes; states and models go out at this interval, or to a directory."""
+    name = f"{members}-{every or 'directory'}"
+    out, group, place = cluster.topic(f"out-{name}", PARTITIONS), f"{cluster.name}-{name}", directory / name
+    told = {"topics": {"assignments": out}, "delivery": "exactly-once", "static": False, "group": group}
+    told |= {"policy": {"checkpoint_every": every or INTERVAL}, "model_every": every}
     place.mkdir()
-    start = time.perf_counter()
-    if kafka:
-        found = [cluster.join(topic, place, **told) for _ in range(members)]
-    else:
+    if every is None:
         found = [cluster.serve(topic, place / "state", **told) for _ in range(members)]
-    until("a beginning", lambda: any((one.stats() or {}).get("messages") for one in found))
-    began = time.perf_counter()
+    else:
+        found = [cluster.join(topic, place, **told) for _ in range(members)]
 
     def learnt() -> int:
         held: dict[str, int] = {}
@@ -77,25 +93,44 @@ def measured(
                 held[partition] = max(at, held.get(partition, 0))
         return sum(held.values())
 
+    def cpu() -> float:
+        return sum(sum(psutil.Process(one.process.pid).cpu_times()[:2]) for one in found)
+
+    until("all to learn", lambda: all((one.stats() or {}).get("messages") for one in found))
+    began, before, already = time.perf_counter(), cpu(), learnt()
     until("all to be told", lambda: learnt() == n)
-    seconds = time.perf_counter() - began
-    cpu = sum(sum(psutil.Process(one.process.pid).cpu_times()[:2]) for one in found)
+    seconds, used = time.perf_counter() - began, cpu() - before
+    sent = sum((one.stats() or {}).get("bytes", 0) for one in found)
+    if every is not None:
+        until("a model of all", lambda: published(cluster, topic, group)[1].n_seen == n)
     for one in found:
         one.stop()
-    found_by_id = {one["id"]: one["cluster"] for one in cluster.values(out)} if kafka else {}
-    return {"events/s": n / seconds, "CPU s": cpu, "started after s": began - start}, found_by_id
+    events = n - already
+    return Run(group, out, events / seconds, 1e6 * used / events, seconds, sent / 1000)
 
 
-def traffic(d: int, n: int, seed: int, partitions: int) -> tuple[float, float, float, float]:
-    """CPU seconds to pack a partition's summary, bytes of it, CPU seconds of the leader, bytes of its model."""
+@dataclass
+class Traffic:
+    """CPU seconds and bytes of one interval of a group."""
+
+    pack: float
+    """To export and pack one partition's summary."""
+    size: int
+    read: float
+    """For the leader to read and take in all summaries, and to pack its model."""
+    refit: float
+    """For the leader to merge and refit."""
+    model: int
+
+
+def traffic(d: int, n: int, seed: int, partitions: int) -> Traffic:
+    """What one interval costs, the last of four; the first compiles, and finds the clusters."""
     rows = [events(n, seed=seed + number, d=d)[1] for number in range(partitions)]
     names = [f"x{i}" for i in range(d)]
     members = [StreamClusterer() for _ in range(partitions)]
     leader = StreamClusterer()
-    lead = pack = 0.0
-    size = model = 0
-    for phase in range(4):  # the first compiles, and finds the clusters
-        bodies = []
+    for phase in range(4):
+        bodies, pack = [], 0.0
         for number, member in enumerate(members):
             part = np.array_split(rows[number], 4)[phase]
             member.follow(None if leader.model is None else leader.merged_state())
@@ -104,33 +139,61 @@ def traffic(d: int, n: int, seed: int, partitions: int) -> tuple[float, float, f
             summary = shard_in(member.to_state(), number)
             assert summary is not None
             bodies.append(packed(summary))
-            pack = (process_time() - start) if phase else 0.0
+            pack += (process_time() - start) / partitions
         start = process_time()
         for number, body in enumerate(bodies):
             leader.replace_shard(number, Whole("state", "", body).state())
+        read = process_time() - start
         leader.catch_up()
-        published = packed(leader.merged_state())
-        lead = process_time() - start
-        size, model = len(bodies[0]), len(published)
-    return pack, size, lead, model
+        refit = process_time() - start - read
+        model = packed(leader.merged_state())
+        read = process_time() - start - refit
+    return Traffic(pack, len(bodies[0]), read, refit, len(model))
 
 
-def compare(cluster: Cluster, topic: str, told: list[dict[str, int | None]], rows: list[np.ndarray]) -> None:
-    """Print how far the answers of one process and of three agree."""
-    models = []
-    for members in (1, 3):
-        log = StateLog(model_topic(topic), f"{cluster.name}-{members}-True", cluster.options)
-        models.append(model_in(log.newest(0, MODEL)[MODEL].state()))
-        log.close()
+def compare(cluster: Cluster, topic: str, runs: list[Run], rows: list[np.ndarray]) -> None:
+    """Print how far the answers of one process and of three agree, and whether each has counted and told all once."""
+    last, told = [], []
+    for run in runs:
+        models, clusterer = published(cluster, topic, run.group)
+        answers = cluster.values(run.out)
+        labels = {version: [model.predict(part) for part in rows] for version, model in models.items()}
+        wrong = 0
+        for one in answers:
+            number, offset = map(int, one["id"].split("-")[-2:])
+            version = one["version"]
+            wrong += version is not None and one["cluster"] != labels[version][number][offset]
+        told.append({one["id"]: one["cluster"] for one in answers})
+        last.append(clusterer)
+        every = np.concatenate(rows)
+        exact = clusterer.tree.total.weight[0] == len(every) == clusterer.n_seen
+        near = np.allclose(clusterer.tree.total.mean[0], every.mean(axis=0), rtol=1e-9)
+        print(
+            f"{run.group.partition('-')[2]}: {len(answers):,} assignments of {len(told[-1]):,} events, {len(models)} "
+            f"models, {wrong} assignments that are not their model's; {clusterer.n_clusters} clusters; totals "
+            f"{'exact' if exact and near else 'WRONG'}",
+            flush=True,
+        )
     both = [i for i in told[0] if told[0][i] is not None and told[1][i] is not None]
     early = adjusted_rand_score(*([run[i] for i in both] for run in told))
-    every = np.concatenate(rows)
-    last = adjusted_rand_score(*(model.predict(every) for model in models))
+    agreed = adjusted_rand_score(*(model.predict_many(every).astype(int) for model in last))
     print(
-        f"clusters: {len(models[0].names)} and {len(models[1].names)}; ARI of {len(both):,} events told by a model in "
-        f"both runs {early:.4f}, of all {len(every):,} by the last models {last:.4f}",
+        f"ARI between the runs: {early:.4f} of {len(both):,} events told by a model in both, {agreed:.4f} of all by "
+        "the last models",
         flush=True,
     )
+
+
+def published(cluster: Cluster, topic: str, group: str) -> tuple[dict[int, Model], StreamClusterer]:
+    """Every model that a group has published, by version, and its clusterer as it was last."""
+    assembler, found, latest = Assembler(group, "models"), {}, StreamClusterer().to_state()
+    for record in cluster.read(model_topic(topic)):
+        whole = assembler.add(record)
+        if whole is not None and whole.name == MODEL:
+            latest = whole.state()
+            model = model_in(latest)
+            found[model.version] = model
+    return found, StreamClusterer.from_state(latest)
 
 
 def takeover(cluster: Cluster, d: int = 12, generations: int = 20) -> None:
@@ -148,7 +211,7 @@ def takeover(cluster: Cluster, d: int = 12, generations: int = 20) -> None:
         start = time.perf_counter()
         owner.adopt(0, log.newest(0, STATE)[STATE].state())
         times.append(time.perf_counter() - start)
-        assert owner.n_seen == learner.n_seen
+        assert owner.n_seen_by_shard == learner.n_seen_by_shard
         log.close()
     print(
         f"a new owner takes over {len(body) / 1e6:.2f} MB (D = {d}) in {min(times):.2f} to {max(times):.2f} s, "
@@ -174,12 +237,13 @@ def main() -> None:
     n, k, of = 60_000 if args.quick else args.events, args.clusters, args.partitions
     for d in args.features:
         costs = [traffic(d, 20_000, seed, of) for seed in range(3)]
-        pack, size, lead, model = np.median(costs, axis=0)
-        shares = [100 * (of * cost[0] + cost[2]) / INTERVAL for cost in costs]
+        shares = sorted(100 * (of * cost.pack + cost.read) / INTERVAL for cost in costs)
+        one = costs[0]
         print(
-            f"D = {d:2}: a summary of {size / 1000:5.0f} kB in {1000 * pack:5.1f} ms; the leader's turn of "
-            f"{of} in {1000 * lead:6.1f} ms, its model of {model / 1000:5.0f} kB; together "
-            f"{np.median(shares):.1f}% of a core at {INTERVAL:g} s ({min(shares):.1f} to {max(shares):.1f})",
+            f"D = {d:2}, {of} partitions: a summary of {one.size / 1000:5.0f} kB in {1000 * one.pack:5.1f} ms; the "
+            f"leader reads and writes for {1000 * one.read:6.1f} ms, refits for {1000 * one.refit:6.1f}, its model "
+            f"of {one.model / 1000:5.0f} kB; at {INTERVAL:g} s states and models take {shares[1]:.1f}% of a core "
+            f"({shares[0]:.1f} to {shares[2]:.1f})",
             flush=True,
         )
     if args.only_traffic:
@@ -191,15 +255,17 @@ def main() -> None:
                 topic = cluster.topic("in", PARTITIONS)
                 for number in range(PARTITIONS):
                     cluster.write(topic, events(n // PARTITIONS, seed=number, k=k)[0], number)
-                answers: list[dict[str, int | None]] = []
-                kinds = {"one, directory": (1, False), "one, Kafka": (1, True), "three, Kafka": (3, True)}
-                for kind, (members, kafka) in kinds.items():
-                    found, labels = measured(cluster, topic, n, members, Path(directory), kafka)
-                    answers.append(labels)
-                    told = "".join(f"{name} {value:12,.1f}   " for name, value in found.items())
-                    print(f"{kind:16}{told}", flush=True)
+                runs = []
+                for kind, (members, every) in KINDS.items():
+                    run = measured(cluster, topic, n, members, Path(directory), every)
+                    runs.append(run)
+                    print(
+                        f"{kind:26}{run.rate:10,.0f} events/s by the clock, {run.cpu:5.1f} CPU s a million, "
+                        f"{run.seconds:5.1f} s, {run.kilobytes:8,.0f} kB of states and models",
+                        flush=True,
+                    )
                 rows = [events(n // PARTITIONS, seed=number, k=k)[1] for number in range(PARTITIONS)]
-                compare(cluster, topic, answers[1:], rows)
+                compare(cluster, topic, [runs[1], runs[-1]], rows)
                 takeover(cluster)
         finally:
             broker.stop()

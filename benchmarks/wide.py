@@ -66,19 +66,23 @@ def planted(d: int, k: int, n: int, seed: int) -> None:
     for x, _ in events:
         peer.partial_fit(x)
     theirs = time.process_time() - began
-    began, wall = time.process_time(), time.perf_counter()
+    began, half = time.process_time(), 0.0
     model = StreamClusterer(scale="unit")
-    for x, _ in events:
+    for i, (x, _) in enumerate(events):
+        if i == len(events) // 2:
+            half = time.process_time()
         model.learn_many(x)
+    later = time.process_time() - half
     model.settle()
-    ours, wall = time.process_time() - began, time.perf_counter() - wall
+    ours = time.process_time() - began
     ari = (
         adjusted_rand_score(of, model.predict_many(test).astype(int)),
         adjusted_rand_score(of, peer.predict(test)),
     )
     print(
         f"D {d:5} K {k:4} seed {seed}: K {model.n_clusters:4}  ARI {ari[0]:.3f}, told K {ari[1]:.3f};  "
-        f"{n / ours:7,.0f} events/s CPU (wall {wall:.0f} s), told K {n / theirs:7,.0f}, ratio {theirs / ours:.2f};  "
+        f"{n / ours:7,.0f} events/s CPU ({n / 2 / later:7,.0f} of the second half), told K {n / theirs:7,.0f}, "
+        f"ratio {theirs / ours:.2f} ({theirs / 2 / later:.2f});  "
         f"{model.sketch}",
         flush=True,
     )
