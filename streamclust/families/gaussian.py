@@ -16,7 +16,7 @@ from streamclust._kernels.types import Bools, Floats
 from streamclust.families.base import Family, Rule, Summary, as_rows, check_finite
 from streamclust.families.cost_form import Quadratic
 from streamclust.families.linalg import cholesky, log_determinant, multigammaln, whitener
-from streamclust.families.priors import RESOLUTION, SMOOTHING, Scales, gaussian_prior, read
+from streamclust.families.priors import RELATIVE_RESOLUTION, SMOOTHING_SHARE, Scales, gaussian_prior, read
 from streamclust.late import gammaln
 from streamclust.moments import Moments, Scatter
 
@@ -106,7 +106,7 @@ class Gaussian:
         object.__setattr__(self, "m0", m0)
         object.__setattr__(self, "B0", B0)
         if not self.smoothing > 0:
-            object.__setattr__(self, "smoothing", SMOOTHING * float(np.trace(B0)) / d)
+            object.__setattr__(self, "smoothing", SMOOTHING_SHARE * float(np.trace(B0)) / d)
 
     @classmethod
     def informed(
@@ -267,7 +267,7 @@ class FlatGaussian(Gaussian):
         if rows.kind != "full":
             return np.zeros(len(rows), dtype=bool)
         deviation = np.sqrt(np.maximum(np.einsum("rii->ri", rows.scatter), 0.0))
-        resolution = RESOLUTION * (np.abs(rows.mean) * np.sqrt(rows.weight)[:, None] + deviation)
+        resolution = RELATIVE_RESOLUTION * (np.abs(rows.mean) * np.sqrt(rows.weight)[:, None] + deviation)
         spread = np.all(deviation > resolution, axis=1) & (rows.weight > rows.n_features)
         unit = np.where(spread[:, None], deviation, 1.0)
         correlation = np.where(

@@ -24,7 +24,7 @@ from streamclust.families.gaussian import (
     row_cost,
     shrunk_mean,
 )
-from streamclust.families.priors import SMOOTHING, gaussian_prior
+from streamclust.families.priors import SMOOTHING_SHARE, gaussian_prior
 from streamclust.late import digamma, gammaln
 from streamclust.moments import Moments, Scatter
 
@@ -99,7 +99,7 @@ class DiagonalGaussian:
         object.__setattr__(self, "m0", m0)
         object.__setattr__(self, "B0", B0)
         if not self.smoothing > 0:
-            object.__setattr__(self, "smoothing", SMOOTHING * float(B0.mean()))
+            object.__setattr__(self, "smoothing", SMOOTHING_SHARE * float(B0.mean()))
 
     @classmethod
     def informed(
@@ -223,7 +223,7 @@ class SphericalGaussian:
                 f"{self.m0.shape}, {self.xi0}, {self.a0}, {self.b0}"
             )
         if not self.smoothing > 0:
-            object.__setattr__(self, "smoothing", SMOOTHING * self.b0)
+            object.__setattr__(self, "smoothing", SMOOTHING_SHARE * self.b0)
 
     @classmethod
     def informed(

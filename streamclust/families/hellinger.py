@@ -10,7 +10,7 @@ import numpy as np
 from streamclust._kernels.types import Floats
 
 ROUNDING_ULPS = 4.0
-"""Means and variances are known no better than to so many units in the last place of the mean."""
+"""The error of means and variances, in units in the last place of the mean."""
 
 
 def gaussian_distance(mean: Floats, variance: Floats, other_mean: Floats, other_variance: Floats) -> Floats:
@@ -26,13 +26,13 @@ def gaussian_distance(mean: Floats, variance: Floats, other_mean: Floats, other_
 
 
 def poisson_distance(mean: Floats, variance: Floats, other_mean: Floats, other_variance: Floats) -> Floats:
-    """1 - exp(-(√λ - √μ)² / 2): the means say all, and variances are not read."""
+    """1 - exp(-(√λ - √μ)² / 2), from the means alone."""
     gap = np.sqrt(np.maximum(mean, 0.0)) - np.sqrt(np.maximum(other_mean, 0.0))
     return cast(Floats, -np.expm1(-(gap**2) / 2))
 
 
 def bernoulli_distance(mean: Floats, variance: Floats, other_mean: Floats, other_variance: Floats) -> Floats:
-    """1 - √(p q) - √((1-p)(1-q)): the means say all, and variances are not read."""
+    """1 - √(p q) - √((1-p)(1-q)), from the means alone."""
     p, q = np.clip(mean, 0.0, 1.0), np.clip(other_mean, 0.0, 1.0)
     return 1.0 - np.sqrt(p * q) - np.sqrt((1 - p) * (1 - q))
 

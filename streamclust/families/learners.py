@@ -36,7 +36,7 @@ class Learner(Protocol[Given, Learnt]):
         ...
 
     def carried(self, family: Given) -> Learnt:
-        """A prior that was learnt from earlier data, as one to begin with on these."""
+        """A start from a prior that was learnt from earlier data."""
         ...
 
     def improved(self, family: Given, clusters: Moments, rounds: int = 2) -> Learnt:

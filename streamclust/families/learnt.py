@@ -27,26 +27,24 @@ from streamclust.families.gaussian_simple import (
     SphericalGaussian,
 )
 from streamclust.families.linalg import cholesky, log_determinant, whitener
-from streamclust.families.priors import RESOLUTION, SMALLEST_SIZE, read
+from streamclust.families.priors import MIN_MAGNITUDE, RELATIVE_RESOLUTION, read
 from streamclust.families.resolution import blur_of
 from streamclust.moments import Moments
 
-MOST_XI = 1.0
-"""ξ0 at most: cluster means are spread no less than one cluster's own events are."""
-FEWEST_ETA = 4.0
-"""η0 at least so many times D + 1 (2 where features are independent)."""
-FLAT = 1e-6
-"""A feature that does not vary is taken to vary by so much, relative to its size (or to 1, where that is 0)."""
-
-
-FIRST_XI, FIRST_ETA = 0.01, 4.0
-"""ξ0 and η0 (in units of D + 1) to begin with."""
-SOUND = 1e-14
-"""The least eigenvalue of S, in units of the data's variances, that is told from 0."""
+MAX_XI = 1.0
+"""The largest ξ0: cluster means are spread no less than the events of one cluster."""
+MIN_ETA_FACTOR = 4.0
+"""The least η0, in units of `PriorLearner.strength`: D + 1, or 2 where features are independent."""
+CONSTANT_FEATURE_DEVIATION = 1e-6
+"""The standard deviation given to a feature that has one value only, relative to that value (to 1, where it is 0)."""
+FIRST_XI, FIRST_ETA_FACTOR = 0.01, 4.0
+"""ξ0 and, in the same units, η0 to begin with."""
+MIN_EIGENVALUE = 1e-14
+"""S counts as singular unless its eigenvalues, in units of the data's variances, are above this."""
 
 
 class Expected(NamedTuple):
-    """What the clusters' posteriors say together: Σ E[Ω], and Σ E[(μ-m0)ᵀ Ω (μ-m0)]."""
+    """Posterior expectations summed over clusters: Σ E[Ω], and Σ E[(μ-m0)ᵀ Ω (μ-m0)]."""
 
     precision: Floats
     spread: float
@@ -99,8 +97,8 @@ class PriorLearner:
 
     @property
     def limits(self) -> tuple[Floats, float, float, float, float]:
-        """What θ is held to, as kernels read it."""
-        return self.variance, self.strength, MOST_XI, FEWEST_ETA * self.strength, SOUND
+        """Prior and bounds of θ, in the order in which kernels take them."""
+        return self.variance, self.strength, MAX_XI, MIN_ETA_FACTOR * self.strength, MIN_EIGENVALUE
 
     # ---------------------------------------------------------------- steps
 
@@ -111,17 +109,19 @@ class PriorLearner:
         if self.kind is SphericalGaussian:
             within = within / self.n_features
         S = (within + n * self._shaped(self.blur) + self.strength * self.anchor) / (n + self.strength)
-        return self.family(FIRST_XI, FIRST_ETA * self.strength, S)
+        return self.family(FIRST_XI, FIRST_ETA_FACTOR * self.strength, S)
 
     def carried(self, family: AnyGaussian) -> AnyGaussian:
-        """The θ of a prior that was learnt from earlier data, with the mean and the blur of these."""
+        """A start from a prior learnt from earlier data: its θ, with the mean and the blur of these data."""
         S = self.shape(family)
-        if self._sound(S):
-            return self.family(min(family.xi0, MOST_XI), max(self.eta(family), FEWEST_ETA * self.strength), S)
-        return self.family(FIRST_XI, FIRST_ETA * self.strength, self.anchor)
+        if self._is_regular(S):
+            return self.family(
+                min(family.xi0, MAX_XI), max(self.eta(family), MIN_ETA_FACTOR * self.strength), S
+            )
+        return self.family(FIRST_XI, FIRST_ETA_FACTOR * self.strength, self.anchor)
 
     def improved(self, family: AnyGaussian, clusters: Moments, rounds: int = 2) -> AnyGaussian:
-        """θ of no higher free energy, by so many rounds of EM for ξ0 and S and a search for η0."""
+        """A prior of no higher F: `rounds` rounds of EM for ξ0 and S, each with a search for η0."""
         if isinstance(family, Gaussian):
             return self._improved_gaussian(family, clusters, rounds)
         lowest = self.loss(family, clusters)
@@ -144,7 +144,7 @@ class PriorLearner:
         return self.family(xi0, eta0, S) if changed else family
 
     def loss(self, family: AnyGaussian, clusters: Moments) -> float:
-        """What θ answers for in F: -log p(clusters | θ) - log p(θ)."""
+        """The part of F that depends on θ: -log p(clusters | θ) - log p(θ)."""
         return self.cost(family) - float(family.log_marginal(clusters).sum())
 
     def cost(self, family: AnyGaussian) -> float:
@@ -180,19 +180,19 @@ class PriorLearner:
         """θ after one round: with S taken as far as Newton's method would, then as EM would."""
         d, eta0, S = self.n_features, self.eta(family), self.shape(family)
         expected = self._expected(family, clusters)
-        xi0 = min(MOST_XI, len(clusters) * d / max(expected.spread, d * len(clusters) * np.finfo(float).tiny))
+        xi0 = min(MAX_XI, len(clusters) * d / max(expected.spread, d * len(clusters) * np.finfo(float).tiny))
         pull = eta0 * len(clusters) + self.strength
         precision = (eta0 * expected.precision + self.strength * self._inverse(self.anchor)) / pull
         stepped = self._inverse(precision)
         # EM sees 1 in `pace` of what S has to move by where the prior outweighs the clusters.
         pace = len(clusters) / float((clusters.weight / (eta0 + clusters.weight)).sum())
         for S_new in (S + pace * (stepped - S), stepped):
-            if self._sound(S_new):
+            if self._is_regular(S_new):
                 yield self._with_best_eta(xi0, eta0, S_new, clusters)
 
     def _with_best_eta(self, xi0: float, eta0: float, S: Floats, clusters: Moments) -> AnyGaussian:
         d = self.n_features
-        low = FEWEST_ETA * self.strength
+        low = MIN_ETA_FACTOR * self.strength
         high = max(float(clusters.weight.sum()), 2 * low)
         trial = self.family(xi0, eta0, S)
         if isinstance(trial, DiagonalGaussian):
@@ -243,11 +243,11 @@ class PriorLearner:
             return S * np.outer(scale, scale)
         return S / self.anchor
 
-    def _sound(self, S: Floats) -> bool:
+    def _is_regular(self, S: Floats) -> bool:
         """Whether S is positive definite, with digits to spare."""
         if self.kind is not Gaussian:
             return bool(np.all(S > 0))
-        return bool(np.linalg.eigvalsh(self._relative(S))[0] > SOUND)
+        return bool(np.linalg.eigvalsh(self._relative(S))[0] > MIN_EIGENVALUE)
 
 
 def spread(total: Moments, points: Floats, weight: Floats) -> Floats:
@@ -257,5 +257,9 @@ def spread(total: Moments, points: Floats, weight: Floats) -> Floats:
     else:
         variance = Moments.of_points(points, weight, kind="diagonal").covariance[0]
     size = np.abs(total.mean[0])
-    flat = variance <= np.maximum(RESOLUTION * size, SMALLEST_SIZE) ** 2
-    return np.asarray(np.where(flat, (FLAT * np.where(size > SMALLEST_SIZE, size, 1.0)) ** 2, variance))
+    flat = variance <= np.maximum(RELATIVE_RESOLUTION * size, MIN_MAGNITUDE) ** 2
+    return np.asarray(
+        np.where(
+            flat, (CONSTANT_FEATURE_DEVIATION * np.where(size > MIN_MAGNITUDE, size, 1.0)) ** 2, variance
+        )
+    )

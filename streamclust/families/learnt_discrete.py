@@ -24,26 +24,26 @@ from streamclust.families.discrete import AnyCounts, BernoulliProduct, Multinomi
 from streamclust.families.priors import read
 from streamclust.moments import Moments
 
-MOST_STRENGTH = 100.0
-"""A prior counts for at most so many times all the data: then clusters are all but the same in that feature."""
-ALIKE = 1.0
-"""1 / variance of the logarithms of strengths, as they are expected to differ between features."""
-LEAST_COUNT = 1e-9
-"""Pseudo-counts are at least so large."""
-LONGEST_STEP = 3.0
-"""A step of Newton's method changes the logarithm of a pseudo-count by at most so much."""
-LEAST_DETERMINANT = 1e-3
-"""Of the Hessian, relative to that of its diagonal: where it is less, the loss is all but flat in one direction."""
-GAINED = 1e-9
-"""Losses differ where they do so by more than this share of their size."""
-STEPS = 5
+MAX_STRENGTH_RATIO = 100.0
+"""The greatest strength of a prior, relative to the weight of all data: clusters are then nearly the same there."""
+LOG_STRENGTH_PRECISION = 1.0
+"""One over the variance, between features, that the logarithms of strengths are expected to have."""
+MIN_PSEUDO_COUNT = 1e-9
+"""The least pseudo-count."""
+MAX_LOG_STEP = 3.0
+"""The largest change of a pseudo-count's logarithm in one step of Newton's method."""
+MIN_RELATIVE_DETERMINANT = 1e-3
+"""The least determinant of the Hessian, relative to its diagonal's: below, the loss is nearly flat in one direction."""
+MIN_GAIN_SHARE = 1e-9
+"""A step is taken if it lowers the loss by more than this share of it."""
+NEWTON_STEPS = 5
 """Steps of Newton's method in a round."""
 
 
 class Scan(NamedTuple):
     """The loss of groups of pseudo-counts, and where to go from there.
 
-    loss    (G,): -log evidence of what the group answers for
+    loss    (G,): -log evidence of the group's features
     newton  (G, M): the change of their logarithms by Newton's method
     safe    (G, M): the change by the fixed point, which never raises the loss
     """
@@ -57,7 +57,7 @@ class Scan(NamedTuple):
 class CountLearner(ABC):
     """Learns the pseudo-counts of a family from clusters.
 
-    anchor  one row: the cluster that is taken to have been seen before
+    anchor  one row: the pseudo-cluster that the prior on pseudo-counts stands for
     weight  of all the data: in events, or in words where the family is multinomial
     """
 
@@ -83,11 +83,11 @@ class CountLearner(ABC):
 
     @abstractmethod
     def family(self, counts: Floats) -> AnyCounts:
-        """The family with those."""
+        """The family with these pseudo-counts."""
 
     @abstractmethod
     def scan(self, counts: Floats, clusters: Moments, centre: float) -> Scan:
-        """Losses and steps, where logarithms of strengths are expected about `centre`."""
+        """Losses and steps, the logarithms of strengths being expected to be near `centre`."""
 
     @abstractmethod
     def strength(self, counts: Floats) -> Floats:
@@ -107,13 +107,13 @@ class CountLearner(ABC):
         seen = Moments.stack([clusters, self.anchor])
         counts = self.counts(family)
         moved = False
-        for _ in range(rounds * STEPS):
+        for _ in range(rounds * NEWTON_STEPS):
             centre = float(np.log(self.strength(counts)).mean())
             now = self.scan(counts, seen, centre)
             for step in (now.newton, now.safe):
                 trial = self._bounded(counts * np.exp(step))
                 loss = self.scan(trial, seen, centre).loss
-                lower = loss < now.loss - GAINED * np.abs(now.loss)
+                lower = loss < now.loss - MIN_GAIN_SHARE * np.abs(now.loss)
                 if lower.any():
                     break
             else:
@@ -132,21 +132,21 @@ class CountLearner(ABC):
         return float(unlikeness(logs, float(logs.mean())).sum() - family.log_marginal(self.anchor).sum())
 
     def _bounded(self, counts: Floats) -> Floats:
-        most = MOST_STRENGTH * max(self.weight, 1.0)
-        return np.maximum(counts * np.minimum(1.0, most / self.strength(counts)), LEAST_COUNT)
+        most = MAX_STRENGTH_RATIO * max(self.weight, 1.0)
+        return np.maximum(counts * np.minimum(1.0, most / self.strength(counts)), MIN_PSEUDO_COUNT)
 
 
 def newton_step(gradient: Floats, diagonal: Floats, coupling: Floats, factor: Floats) -> Floats:
     """-H⁻¹ g for H = diag(diagonal) + coupling vvᵀ, v = factor, in each row; shortened where H is all but singular."""
     ratio = factor / diagonal
-    determinant = np.maximum(1 + coupling * (factor * ratio).sum(axis=1), LEAST_DETERMINANT)
+    determinant = np.maximum(1 + coupling * (factor * ratio).sum(axis=1), MIN_RELATIVE_DETERMINANT)
     along = coupling * (ratio * gradient).sum(axis=1) / determinant
-    return np.asarray(np.clip(along[:, None] * ratio - gradient / diagonal, -LONGEST_STEP, LONGEST_STEP))
+    return np.asarray(np.clip(along[:, None] * ratio - gradient / diagonal, -MAX_LOG_STEP, MAX_LOG_STEP))
 
 
 def unlikeness(logs: Floats, centre: float) -> Floats:
-    """-log p of each strength, by its logarithm."""
-    return np.asarray(ALIKE / 2 * (logs - centre) ** 2)
+    """-log p of each strength up to a constant: its logarithm is normal about `centre`."""
+    return np.asarray(LOG_STRENGTH_PRECISION / 2 * (logs - centre) ** 2)
 
 
 def dirichlet_scan(counts: Floats, seen: Floats, centre: float) -> Scan:
@@ -158,12 +158,14 @@ def dirichlet_scan(counts: Floats, seen: Floats, centre: float) -> Scan:
     )
     total, fall, bend = rising(strength, np.ascontiguousarray(seen.sum(axis=2)))
     logs = np.log(strength)
-    pull = ALIKE * (logs - centre) / strength
+    pull = LOG_STRENGTH_PRECISION * (logs - centre) / strength
     gradient = counts * (fall[:, None] - slope)
     diagonal = -(counts**2) * curvature + np.maximum(gradient, 0.0) + np.finfo(float).tiny
     ratio = np.divide(slope, fall[:, None], out=np.ones_like(slope), where=(slope > 0) & (fall[:, None] > 0))
     loss = total - value.sum(axis=1) + unlikeness(logs, centre)
-    newton = newton_step(gradient + pull[:, None] * counts, diagonal, bend + ALIKE / strength**2, counts)
+    newton = newton_step(
+        gradient + pull[:, None] * counts, diagonal, bend + LOG_STRENGTH_PRECISION / strength**2, counts
+    )
     return Scan(loss, newton, np.log(ratio))
 
 
@@ -232,7 +234,7 @@ class BetaLearner(CountLearner):
         return np.stack([np.broadcast_to(p, shape) for p in (family.omega0, family.prior_zeros)], axis=1)
 
     def family(self, counts: Floats) -> BernoulliProduct:
-        """Of ones and of zeros."""
+        """The family with these pseudo-counts of ones and of zeros."""
         return BernoulliProduct(np.ascontiguousarray(counts[:, 0]), zeros0=np.ascontiguousarray(counts[:, 1]))
 
     def scan(self, counts: Floats, clusters: Moments, centre: float) -> Scan:
@@ -284,20 +286,20 @@ class GammaLearner(CountLearner):
         loss = a * events + (t * np.log(b + n)).sum(axis=0) - value + unlikeness(np.log(b), centre)
         share = n / (b + n)
         by_a = a * (events - slope)
-        by_b = b * after.sum(axis=0) - a * share.sum(axis=0) + ALIKE * (np.log(b) - centre)
+        by_b = b * after.sum(axis=0) - a * share.sum(axis=0) + LOG_STRENGTH_PRECISION * (np.log(b) - centre)
         safe_a = np.log(np.divide(slope, events, out=np.ones_like(a), where=(slope > 0) & (events > 0)))
         new_a = a * np.exp(safe_a)
         rate = ((new_a + t) / (b + n)).mean(axis=0)
         safe = np.stack([safe_a, np.log(new_a / (rate * b))], axis=1)
         # In logarithms: the second derivative in b is Σ (a + t) b n / (b + n)², that in both -a Σ n / (b + n).
         aa = -(a**2) * curvature + np.maximum(by_a, 0.0) + np.finfo(float).tiny
-        bb = ((a + t) * b * n / (b + n) ** 2).sum(axis=0) + ALIKE
+        bb = ((a + t) * b * n / (b + n) ** 2).sum(axis=0) + LOG_STRENGTH_PRECISION
         ab = -a * share.sum(axis=0)
-        determinant = np.maximum(aa * bb - ab**2, LEAST_DETERMINANT * aa * bb)
+        determinant = np.maximum(aa * bb - ab**2, MIN_RELATIVE_DETERMINANT * aa * bb)
         newton = np.stack(
             [(ab * by_b - bb * by_a) / determinant, (ab * by_a - aa * by_b) / determinant], axis=1
         )
-        return Scan(loss, np.clip(newton, -LONGEST_STEP, LONGEST_STEP), safe)
+        return Scan(loss, np.clip(newton, -MAX_LOG_STEP, MAX_LOG_STEP), safe)
 
     def strength(self, counts: Floats) -> Floats:
         """b0."""

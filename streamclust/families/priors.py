@@ -19,23 +19,23 @@ from streamclust.families.base import Rule, Summary, check_finite
 from streamclust.families.linalg import floor_eigenvalues
 from streamclust.moments import Moments, Scatter
 
-MOST_POINTS = 5_000
+MAX_NEIGHBOUR_POINTS = 5_000
 """Neighbours are sought among at most so many points: more would cost, and shrink d as a stream grows."""
-CLOSEST = 3
-"""d_small is the mean of so many smallest distances."""
-FEWEST_CASES = 30
-"""10% of a small sample would be a lottery of one or two cases: at least so many are asked (or all)."""
-SMALLEST_DISTANCE = 1e-3
+CLOSEST_PAIRS = 3
+"""d_small is the mean distance of so many closest pairs."""
+MIN_CASES = 30
+"""Nearest neighbours are found for at least so many points (or all): 10% of a small sample would be one or two."""
+MIN_RELATIVE_DISTANCE = 1e-3
 """d_small is at least so many rms standard deviations: duplicated or rounded points have d = 0."""
-SMALLEST_SPREAD = 1e-6
+MIN_RELATIVE_DEVIATION = 1e-6
 """A feature's standard deviation is at least so many rms ones: a constant feature would make B0 singular."""
-SMALLEST_EIGENVALUE = 1e-6
+MIN_CORRELATION_EIGENVALUE = 1e-6
 """Floor of the correlation matrix's eigenvalues, relative to their mean, 1: for n <= D, copied features."""
-RESOLUTION = 1e-14
-"""Spreads below so many times the data's magnitude are rounding (some 50 units in the last place)."""
-SMALLEST_SIZE = 1e-130
+RELATIVE_RESOLUTION = 1e-14
+"""Spreads below this share of the data's magnitude are rounding (some 50 units in the last place)."""
+MIN_MAGNITUDE = 1e-130
 """Numbers below this count as 0: their squares would have few digits, or none."""
-SMOOTHING = 0.01
+SMOOTHING_SHARE = 0.01
 """The generators' ridge, relative to the mean variance [relaxed BHC]."""
 
 
@@ -59,11 +59,11 @@ def d_small(points: Floats, fraction: float = 0.1) -> float:
     >>> d_small(np.array([[0.0], [1.0], [10.0], [12.0], [30.0], [33.0]]))
     2.0
     """
-    points = points[spread_indices(len(points), MOST_POINTS)]
-    wanted = max(FEWEST_CASES, int(np.ceil(fraction * len(points))))
+    points = points[spread_indices(len(points), MAX_NEIGHBOUR_POINTS)]
+    wanted = max(MIN_CASES, int(np.ceil(fraction * len(points))))
     if len(points) < 2:
         return 0.0
-    distance = closest_pairs(points, spread_indices(len(points), wanted), CLOSEST)
+    distance = closest_pairs(points, spread_indices(len(points), wanted), CLOSEST_PAIRS)
     return float(distance.mean())
 
 
@@ -79,7 +79,7 @@ def closest_pairs(points: Floats, cases: Ints, count: int) -> Floats:
 
 def mean_squared_neighbour(points: Floats) -> float:
     """mean(NN²) over the points whose nearest neighbour is not a duplicate (0 if there are none)."""
-    points = points[spread_indices(len(points), MOST_POINTS)]
+    points = points[spread_indices(len(points), MAX_NEIGHBOUR_POINTS)]
     if len(points) < 2:
         return 0.0
     from scipy.spatial import cKDTree  # slow to import, and not needed to start from a checkpoint
@@ -125,16 +125,16 @@ class Scales:
         rms = float(np.sqrt(max(float(total.trace[0]), 0.0) / (total.weight[0] * d)))
         magnitude = float(np.abs(total.mean).max()) + rms
         # Data that are all zero have no scale whatever: 1 stands in.
-        return cls(rms, RESOLUTION * (magnitude if magnitude > SMALLEST_SIZE else 1.0))
+        return cls(rms, RELATIVE_RESOLUTION * (magnitude if magnitude > MIN_MAGNITUDE else 1.0))
 
     def floor(self, distance: float) -> float:
         """A distance between points that is safe to square and divide by."""
-        return max(distance, SMALLEST_DISTANCE * self.rms, self.resolution)
+        return max(distance, MIN_RELATIVE_DISTANCE * self.rms, self.resolution)
 
     @property
     def smoothing(self) -> float:
         """0.01 of the mean variance."""
-        return SMOOTHING * max(self.rms, self.resolution) ** 2
+        return SMOOTHING_SHARE * max(self.rms, self.resolution) ** 2
 
 
 # ---------------------------------------------------------------- the priors
@@ -198,13 +198,13 @@ def _relative_covariance(total: Moments, kind: Scatter, scales: Scales) -> Float
         return _identity(kind, d)
     covariance = total.covariance[0] / scales.rms**2
     if kind == "diagonal":
-        floored = np.maximum(covariance, SMALLEST_SPREAD**2)
+        floored = np.maximum(covariance, MIN_RELATIVE_DEVIATION**2)
         return np.asarray(floored / floored.mean())
     deviation = np.sqrt(np.diagonal(covariance))
-    floored_deviation = np.maximum(deviation, SMALLEST_SPREAD)
+    floored_deviation = np.maximum(deviation, MIN_RELATIVE_DEVIATION)
     correlation = covariance / np.outer(floored_deviation, floored_deviation)
     np.fill_diagonal(correlation, 1.0)
-    sound = floor_eigenvalues(correlation, SMALLEST_EIGENVALUE)
+    sound = floor_eigenvalues(correlation, MIN_CORRELATION_EIGENVALUE)
     if sound is not correlation or np.any(deviation < floored_deviation):
         covariance = sound * np.outer(floored_deviation, floored_deviation)
     return np.asarray(covariance * (d / np.trace(covariance)))

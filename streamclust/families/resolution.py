@@ -6,9 +6,9 @@ import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
 
-SHARPEST = 1e-4
-"""No feature is taken to tell apart less than so many of its standard deviations."""
-NEIGHBOURS, NEIGHBOUR_EVENTS = 3, 16
+MIN_BLUR_DEVIATIONS = 1e-4
+"""The least blur of a feature, in its standard deviations."""
+NEIGHBOUR_VALUES, NEIGHBOUR_EVENTS = 3, 16
 """The density beside a value is taken over so many distinct values on either side, and over so many events: of three
 events its error would be of its own size, and the blur of an atom would change from refit to refit."""
 
@@ -24,13 +24,13 @@ def blur_of(points: Floats, weight: Floats, variance: Floats) -> Floats:
     >>> rng = np.random.default_rng(0)
     >>> x = np.round(rng.normal(size=(20000, 1)) + 1000 * rng.integers(2, size=(20000, 1)), 1)
     >>> blur = blur_of(x, np.ones(20000), x.var(axis=0))
-    >>> float(np.sqrt(12 * (blur[0] - SHARPEST**2 * x.var())).round(1))
+    >>> float(np.sqrt(12 * (blur[0] - MIN_BLUR_DEVIATIONS**2 * x.var())).round(1))
     0.1
     """
     steps = [
         step_variance(column, weight, float(most)) for column, most in zip(points.T, variance, strict=True)
     ]
-    return np.asarray(steps) + SHARPEST**2 * variance
+    return np.asarray(steps) + MIN_BLUR_DEVIATIONS**2 * variance
 
 
 def step_variance(values: Floats, weight: Floats, variance: float) -> float:
@@ -71,7 +71,7 @@ def spacing(value: Floats, share: Floats, count: Ints) -> Floats:
     last = len(value) - 1
     events = np.cumsum(count)
     enough = np.searchsorted(events, events + NEIGHBOUR_EVENTS)
-    there = np.minimum(np.maximum(enough, np.arange(len(value)) + NEIGHBOURS), last)
+    there = np.minimum(np.maximum(enough, np.arange(len(value)) + NEIGHBOUR_VALUES), last)
     # summed from the other end: what lies above a value that most events have would cancel
     beyond = np.append(np.cumsum(share[:0:-1])[::-1], 0.0)
     held = beyond - beyond[there]

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy.integrate import dblquad
 
 from streamclust.families import FAMILIES, DiagonalGaussian, Gaussian, SphericalGaussian
-from streamclust.families.learnt import FEWEST_ETA, PriorLearner
-from streamclust.families.resolution import SHARPEST, blur_of, step_variance
+from streamclust.families.learnt import MIN_ETA_FACTOR, PriorLearner
+from streamclust.families.resolution import MIN_BLUR_DEVIATIONS, blur_of, step_variance
 from streamclust.moments import Moments
 from streamclust.tree import SummaryTree
 from tests.naive import learnt as naive
@@ -73,7 +73,7 @@ def test_the_least_loss_is_that_of_a_general_optimiser(seed):
         family.xi0, family.eta0, family.B0 / family.eta0, groups, learner.m0, learner.variance, learner.blur
     )
     assert learner.loss(family, clusters) == pytest.approx(twin, rel=1e-9)
-    low = FEWEST_ETA * learner.strength
+    low = MIN_ETA_FACTOR * learner.strength
     best = naive.least_loss(groups, learner.m0, learner.variance, learner.blur, low, max(2 * low, len(x)))
     assert twin <= best + 0.05
 
@@ -175,7 +175,7 @@ def test_the_resolution_of_a_tree_stays_as_the_stream_grows(seed):
     for start, stop in ((0, 1000), (1000, 4000), (4000, 16_000), (16_000, n)):
         tree.insert(x[start:stop])
         learner = PriorLearner.of(Gaussian, tree)
-        steps.append(np.sqrt(12 * (learner.blur - SHARPEST**2 * learner.variance)))
+        steps.append(np.sqrt(12 * (learner.blur - MIN_BLUR_DEVIATIONS**2 * learner.variance)))
     free, quarters, zeros, whole = np.array(steps).T
     assert np.all(free < 0.02)
     assert quarters.max() < 1.2 * quarters.min()
@@ -201,4 +201,4 @@ def test_few_events_share_a_covariance_and_many_have_their_own(name):
         return learner.eta(learner.improved(learner.start(clusters), clusters, 30)) / learner.strength
 
     assert eta(200, same=True) > 20
-    assert eta(200, same=False) == pytest.approx(FEWEST_ETA, rel=0.2)
+    assert eta(200, same=False) == pytest.approx(MIN_ETA_FACTOR, rel=0.2)

@@ -10,7 +10,7 @@ from streamclust._kernels.families import rising as kernels
 from streamclust._kernels.families.rising import rising
 from streamclust.families import BernoulliProduct, Multinomial, Poisson
 from streamclust.families.learners import learner_of
-from streamclust.families.learnt_discrete import LEAST_COUNT
+from streamclust.families.learnt_discrete import MIN_PSEUDO_COUNT
 from streamclust.moments import Moments
 from streamclust.refit.bkm.fit import fit_points, point_steps, refit_bkm
 from streamclust.tree import SummaryTree
@@ -54,7 +54,7 @@ def test_the_least_loss_is_that_of_a_general_optimiser(kind, seed):
     learner = learner_of(kind, points)
     family = learner.improved(learner.start(clusters), clusters, rounds=60)
     best = naive.least(
-        lambda counts: learner.loss(learner.family(np.maximum(counts, LEAST_COUNT)), clusters),
+        lambda counts: learner.loss(learner.family(np.maximum(counts, MIN_PSEUDO_COUNT)), clusters),
         learner.counts(learner.start(clusters)),
     )
     assert learner.loss(family, clusters) <= best + 0.01

@@ -85,7 +85,7 @@ def test_closest_pairs_against_all_distances(d):
 
 
 def test_large_tables_are_sampled(monkeypatch):
-    monkeypatch.setattr(priors, "MOST_POINTS", 50)
+    monkeypatch.setattr(priors, "MAX_NEIGHBOUR_POINTS", 50)
     x = np.random.default_rng(1).normal(size=(500, 2))
     part = x[priors.spread_indices(500, 50)]
     family = Gaussian.informed(x)

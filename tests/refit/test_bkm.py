@@ -126,7 +126,7 @@ def test_costs_of_leaves_where_digits_would_cancel(monkeypatch):
     leaves = Moments.rows_of_points(points).to_groups(np.arange(400) // 8, kind="full")
     clusters = Moments.rows_of_points(points).to_groups(labels, kind="full")
     product = Problem(family, mixture, leaves).costs(clusters)
-    monkeypatch.setattr("streamclust.refit.bkm.problem.CANCELLED", 0.0)
+    monkeypatch.setattr("streamclust.refit.bkm.problem.MAX_CANCELLED_NATS", 0.0)
     np.testing.assert_allclose(Problem(family, mixture, leaves).costs(clusters), product, rtol=1e-9)
 
 

@@ -104,7 +104,7 @@ def test_a_compiled_path_is_the_one_made_step_by_step(kish, whole_leaves, monkey
 def test_a_path_from_many_clusters_tries_those_nearby():
     x, labels = grid(40, n=8)
     state = learning(x, np.arange(320) // 2)
-    assert state.n_clusters > 2 * path.OFFERED
+    assert state.n_clusters > 2 * path.OFFERED_CLUSTERS
     found = ended(path.path_down(state, "", leaves=False))
     assert found.n_clusters == 40
     assert adjusted_rand_score(labels, found.labels) == 1.0

@@ -129,7 +129,7 @@ def loss_of(
 @kernel
 def improved_prior(
     weight: Floats, mean: Floats, scatter: Floats, xi0: float, m0: Floats, eta0: float, S: Floats, blur: Floats,
-    variance: Floats, strength: float, most_xi: float, least_eta: float, sound: float, rounds: int,
+    variance: Floats, strength: float, most_xi: float, least_eta: float, least_pivot: float, rounds: int,
 ) -> tuple[bool, float, float, Floats]:  # fmt: skip
     """Whether a θ of lower loss was found in so many rounds, and ξ0, η0, S of the best.
 
@@ -202,7 +202,7 @@ def improved_prior(
                         tried[i, j] = S[i, j] + pace * step if attempt == 0 else stepped[i, j]
                         relative[i, j] = tried[i, j] * scale[i] * scale[j]
                     trace += relative[i, i]
-                log_det = inverse_factor(relative, sound, factor, root)
+                log_det = inverse_factor(relative, least_pivot, factor, root)
                 if log_det == -math.inf:
                     continue
                 for i in range(d):

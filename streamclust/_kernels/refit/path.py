@@ -168,7 +168,7 @@ def merges_of(
 def best_on_path(
     columns: Floats, row_spread: Floats, row_weight: Floats, row_mean: Floats, row_scatter: Floats, labels: Ints,
     k: int, xi0: float, m0: Floats, eta0: float, S: Floats, blur: Floats, variance: Floats, strength: float,
-    most_xi: float, least_eta: float, sound: float, rounds: int, phi0: float, kish: bool, neighbours: int,
+    most_xi: float, least_eta: float, least_pivot: float, rounds: int, phi0: float, kish: bool, neighbours: int,
     offered: int, settling: int, turns: int, stop: float, past_rest: bool,
 ) -> tuple[Ints, int, float, float, Floats]:  # fmt: skip
     """The labels of least F on the way down from these, their number of clusters, and ξ0, η0, S.
@@ -208,7 +208,7 @@ def best_on_path(
             k = close_up(into[:k], labels, weight, mean, scatter)
             _, xi0, eta0, S = improved_prior(
                 weight[:k], mean[:k], scatter[:k], xi0, m0, eta0, S, blur,
-                variance, strength, most_xi, least_eta, sound, rounds,
+                variance, strength, most_xi, least_eta, least_pivot, rounds,
             )  # fmt: skip
         if ended:
             return labels, k, xi0, eta0, S

@@ -13,9 +13,9 @@ from streamclust._kernels.types import Ints
 from streamclust.families import Gaussian
 from streamclust.refit.bkm.labelling import Labelling
 
-ROWS_PER_DIMENSION = 50
-"""Clusters of more rows than this, times D, do not lock them in."""
-ITERATIONS = 40
+MAX_ROWS_PER_FEATURE = 50
+"""Rows lock themselves into a cluster, which then keeps each of them, where it has at most so many per feature."""
+MAX_ITERATIONS = 40
 PATIENCE_ITERATIONS = 6
 """The search ends after so many iterations without a lower F."""
 
@@ -29,14 +29,14 @@ def locked(state: Labelling) -> bool:
         and problem.mixture.name != "uninformative"
         and rows.kind == "none"
         and bool(np.ptp(rows.weight) == 0)
-        and len(rows) < ROWS_PER_DIMENSION * rows.n_features * state.n_clusters
+        and len(rows) < MAX_ROWS_PER_FEATURE * rows.n_features * state.n_clusters
     )
 
 
 def unlock(state: Labelling) -> Labelling:
     """Relabel each row as if it did not count in its own cluster; returns the labelling of least F on the way."""
     best, waited = state.copy(), 0
-    for _ in range(ITERATIONS):
+    for _ in range(MAX_ITERATIONS):
         if state.n_clusters < 2 or waited == PATIENCE_ITERATIONS:
             break
         labels = collapsed_labels(state)

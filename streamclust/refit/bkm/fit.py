@@ -49,16 +49,16 @@ from streamclust.refit.summary import LeafSummary
 Search = Literal["auto", "quick", "top-down"]
 """How K is searched: "auto" bottom-up, "quick" with fewer starts where data are few, "top-down" as in the paper."""
 
-FEW_LEAVES = 4 * STARTS[-1]
+MIN_START_LEAVES = 4 * STARTS[-1]
 """A tree of fewer leaves has a sample small enough to start on: nothing would be won on the leaves."""
-LEAF_SETTLING = 3
+LEAF_ITERATIONS = 3
 """ME iterations after each merge on the leaves: the sample will settle what they leave open."""
 LEAF_MERGES = 8
 """Merges at once on the leaves, where so many pay."""
 FEW_CUTS = 2, 1
 """Principal and random first cuts of a cluster that a refit tries to split: its start has seen most of them."""
-MOST_ROWS, FEWEST_ROWS = 20_000, 5_000
-"""Searches start on at most MOST_ROWS points, fewer where points are wide, never fewer than FEWEST_ROWS."""
+MAX_START_ROWS, MIN_START_ROWS = 20_000, 5_000
+"""Searches start on at most MAX_START_ROWS points, fewer where points are wide, never fewer than MIN_START_ROWS."""
 
 
 Start = Moments | Partition | None
@@ -127,7 +127,7 @@ def bkm_steps(
 
 def from_nothing(leaves: Problem, sample: Problem, rng: np.random.Generator, search: Search) -> Steps:
     """On the leaves first or, where they are few, on the sample alone."""
-    few, quick = len(leaves.rows) < FEW_LEAVES, search == "quick"
+    few, quick = len(leaves.rows) < MIN_START_LEAVES, search == "quick"
     if sample.learner is not None and few:
         return (yield from cold_points(sample, rng, "sample", quick))
     if sample.learner is not None:
@@ -148,7 +148,7 @@ def challenged(
     """From given clusters, and from nothing; what is found from nothing must be better by a margin."""
     check_start(sample, start)
     if sample.learner is not None and search == "quick":
-        few = len(leaves.rows) < FEW_LEAVES
+        few = len(leaves.rows) < MIN_START_LEAVES
         return (yield from challenged_tree(leaves, sample, start, rng, few, margin))
     state = yield from warm(sample, start, rng)
     other = yield from from_nothing(leaves, sample, rng, search)
@@ -196,7 +196,7 @@ def cold_from_leaves(leaves: Problem, sample: Problem, rng: np.random.Generator)
     """Start on the leaves, which see rare clusters; decide K on the sample, which has no straddling leaves."""
     states: list[Labelling] = []
     for k in STARTS:
-        state = yield from bottom_up(leaves, k, rng, "leaves", LEAF_SETTLING, LEAF_MERGES)
+        state = yield from bottom_up(leaves, k, rng, "leaves", LEAF_ITERATIONS, LEAF_MERGES)
         state = Labelling.nearest(sample, state.clusters)
         yield step("sample", "relabel", state)
         yield from iterate(state, "sample")
@@ -280,11 +280,11 @@ def point_steps(
 
 def search_points(problem: Problem, rng: np.random.Generator, search: Search) -> Steps:
     """Starts and refinement; where points are many, on some of them first, and on all of them in the end."""
-    few = len(problem.rows) <= FEWEST_ROWS
+    few = len(problem.rows) <= MIN_START_ROWS
     if problem.learner is None and search == "quick" and few:
         return (yield from cold_from_leaves(problem, problem, rng))
     d = problem.rows.n_features
-    most = int(np.clip(2e7 / d**2, FEWEST_ROWS, MOST_ROWS))
+    most = int(np.clip(2e7 / d**2, MIN_START_ROWS, MAX_START_ROWS))
     if len(problem.rows) <= most and problem.learner is not None:
         return (yield from cold_points(problem, rng, "points", quick=search == "quick"))
     if len(problem.rows) <= most:

@@ -157,7 +157,7 @@ class Labelling:
         return made if self.lowered_by(labels, touched) else 0
 
     def lowered_by(self, labels: Ints, touched: Bools) -> bool:
-        """Take new labels, of which only the touched clusters' rows differ, if F falls by it; else nothing."""
+        """Take new labels, which differ in the touched clusters' rows alone, if they lower F; whether they do."""
         before, saved = self.free_energy, self.saved()
         self.relabel(labels, touched)
         if self.free_energy < before:
@@ -219,7 +219,7 @@ class Labelling:
         self._settle(touched)
 
     def _settle(self, changed: Bools) -> None:
-        """Make scores of the changed clusters, after the end of those that are empty or not viable."""
+        """Drop the clusters that are empty or not viable, then score those that changed."""
         viable = self.problem.mixture.viable(self.clusters)
         if not viable.all() and self.n_clusters > 1:
             self._dissolve(viable, changed)
@@ -367,7 +367,7 @@ class Labelling:
 def change_of(before: Floats, after: Floats) -> Floats:
     """after - before of terms of F, where a cluster that is singular under the flat prior counts +∞.
 
-    What ends such a cluster is worth everything, and what makes one is never done.
+    So a change that ends such a cluster counts -∞, and one that makes one +∞.
     """
     limit = np.where(np.isfinite(after), -np.inf, np.inf)
     return np.subtract(after, before, out=limit, where=np.isfinite(after) & np.isfinite(before))

@@ -11,7 +11,7 @@ from streamclust.families import AnyFamily, Gaussian
 from streamclust.families.priors import spread_indices
 from streamclust.moments import Moments
 from streamclust.refit.bkm.labelling import Labelling
-from streamclust.refit.bkm.path import GROWTH, best_path, learn_prior, path_down, seeded, settle, starts
+from streamclust.refit.bkm.path import START_GROWTH, best_path, learn_prior, path_down, seeded, settle, starts
 from streamclust.refit.bkm.problem import Problem
 from streamclust.refit.bkm.search import Steps, iterate, polish, refine, step
 from streamclust.refit.partition import Partition
@@ -29,7 +29,7 @@ START_ROWS = 2_048
 """Where leaves are too wide to start on, paths start on so many rows of the sample."""
 SAME_SHARE = 0.98
 """Labellings of as many clusters that agree on this share of the weight are taken to lead to the same optimum."""
-WIDE_LEAVES = 0.5
+MAX_SHARE_WITHIN_LEAVES = 0.5
 """Leaves that keep more than this share of the variance within themselves, in the metric of clusters, are too wide."""
 
 
@@ -73,7 +73,7 @@ def tree_path(leaves: Problem, sample: Problem, rng: np.random.Generator, quick:
         if best is not None and not found.free_energy < best.free_energy:
             break
         best, state = found, (yield from sample_path(sample, found))
-        if state.n_clusters <= k / GROWTH:
+        if state.n_clusters <= k / START_GROWTH:
             break
     assert state is not None
     return state
@@ -178,4 +178,4 @@ def too_wide(leaves: Problem) -> bool:
     assert isinstance(leaves.family, Gaussian)
     blur = np.diag(leaves.family.blur)
     share = np.linalg.solve(total + blur, within + blur)
-    return bool(np.trace(share) / len(total) > WIDE_LEAVES)
+    return bool(np.trace(share) / len(total) > MAX_SHARE_WITHIN_LEAVES)

@@ -17,19 +17,20 @@ from streamclust.refit.bkm.near import NEIGHBOURS, near_pairs
 from streamclust.refit.bkm.problem import Problem
 from streamclust.refit.bkm.search import Steps, nearest_seed, step
 
-FIRST_START = 40
-"""K_init of the first start; each next one has GROWTH times as many."""
-GROWTH = 3
+FIRST_START_CLUSTERS = 40
+"""Clusters that the first start begins with (K_init)."""
+START_GROWTH = 3
+"""Each next start begins with so many times the clusters of the one before."""
 ROUNDS, PATH_ROUNDS = 2, 1
 """Rounds of EM for θ each time that it is learnt anew; on a compiled path, where the next time comes soon."""
-OFFERED = 16
+OFFERED_CLUSTERS = 16
 """On a path rows choose among so many clusters nearest to their own, where there are more than twice as many."""
-TURNS = 3
-"""Labels and θ by turns, so many times, before the first merge."""
-SETTLING_POINTS, SETTLING_LEAVES = 5, 3
-"""ME iterations after each round of merges."""
-STOP_POINTS, STOP_LEAVES = 0.4, 0.7
-"""A path ends where K has fallen below this share of the best one met."""
+FIRST_TURNS = 3
+"""Turns of ME iterations and θ before the first merge."""
+ITERATIONS_ON_POINTS, ITERATIONS_ON_LEAVES = 5, 3
+"""ME iterations after each round of merges, on points and on leaves."""
+MIN_K_SHARE_ON_POINTS, MIN_K_SHARE_ON_LEAVES = 0.4, 0.7
+"""A path ends where K has fallen below this share of the K of least F so far."""
 
 
 def learn_prior(state: Labelling, rounds: int = ROUNDS) -> Labelling:
@@ -50,9 +51,9 @@ def settle(state: Labelling, iterations: int, turns: int = 1) -> Labelling:
 
 def starts(most: int) -> list[int]:
     """K_init of the starts there may be, at most half as many clusters as rows."""
-    sizes = [FIRST_START]
-    while sizes[-1] * GROWTH <= most:
-        sizes.append(sizes[-1] * GROWTH)
+    sizes = [FIRST_START_CLUSTERS]
+    while sizes[-1] * START_GROWTH <= most:
+        sizes.append(sizes[-1] * START_GROWTH)
     return [min(size, max(most, 1)) for size in sizes]
 
 
@@ -72,7 +73,7 @@ def best_path(
             if best is None or found.free_energy < best.free_energy:
                 best = found
         assert best is not None
-        if (i > 0 or quick) and (best is before or best.n_clusters <= k / GROWTH):
+        if (i > 0 or quick) and (best is before or best.n_clusters <= k / START_GROWTH):
             break
     assert best is not None
     return best
@@ -92,12 +93,16 @@ def path_down(state: Labelling, stage: str, leaves: bool, past_rest: bool = True
 
     Merges go on where none pays, unless `past_rest` is False.
     """
-    settling, stop = (SETTLING_LEAVES, STOP_LEAVES) if leaves else (SETTLING_POINTS, STOP_POINTS)
+    settling, stop = (
+        (ITERATIONS_ON_LEAVES, MIN_K_SHARE_ON_LEAVES)
+        if leaves
+        else (ITERATIONS_ON_POINTS, MIN_K_SHARE_ON_POINTS)
+    )
     if state.problem.compiled and isinstance(state.problem.learner, PriorLearner):
         best = compiled_path(state, state.problem.learner, settling, stop, past_rest)
         yield step(stage, "path", best)
         return best
-    settle(state, settling, TURNS)
+    settle(state, settling, FIRST_TURNS)
     yield step(stage, "seed", state)
     best = state.copy()
     while state.n_clusters > 1 and state.n_clusters >= stop * best.n_clusters:
@@ -126,7 +131,7 @@ def compiled_path(
     labels, k, xi0, eta0, S = best_on_path(
         problem.columns, problem.spread, row_weight, row_mean, row_scatter, state.labels, state.n_clusters,
         xi0, m0, eta0, learner.shape(problem.family), blur, *learner.limits, PATH_ROUNDS, problem.mixture.phi0,
-        problem.local_kish, NEIGHBOURS, OFFERED, settling, TURNS, stop, past_rest,
+        problem.local_kish, NEIGHBOURS, OFFERED_CLUSTERS, settling, FIRST_TURNS, stop, past_rest,
     )  # fmt: skip
     return Labelling(problem.under(learner.family(xi0, eta0, S)), labels, int(k))
 

@@ -20,8 +20,8 @@ from streamclust.tree.descent import Ownership
 
 MAX_BLOCKED_FEATURES = 256
 """Up to here the blocked kernel beats a matrix product per cluster, 2 to 15 times."""
-CANCELLED = 1e-9
-"""Costs of leaves may lose so many nats per event to cancellation, no more."""
+MAX_CANCELLED_NATS = 1e-9
+"""The most that cancellation may change the cost of a leaf, in nats per event."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +169,7 @@ class Problem:
         shift = mean - middle
         slope = np.matmul(precision, shift[:, :, None])[:, :, 0]
         sizes = np.einsum("kii->k", precision) * (reach + np.einsum("ki,ki->k", shift, shift))
-        if np.all(sizes * np.finfo(float).eps < CANCELLED) and np.all(np.isfinite(constant)):
+        if np.all(sizes * np.finfo(float).eps < MAX_CANCELLED_NATS) and np.all(np.isfinite(constant)):
             constant = constant + np.einsum("ki,ki->k", shift, slope)
             parts = [precision[:, i, j], -2 * slope, constant[:, None]]
             return np.asarray(np.concatenate(parts, axis=1) @ lifted)

@@ -39,7 +39,7 @@ NEAR_NATS = 2.0
 """Rows are exchanged one by one where a second cluster charges at most so many nats more per event."""
 NUDGE_NATS = 0.3
 """Nats per event by which a cluster is made cheaper or dearer, to move its boundaries."""
-PIECES = 3
+SHAKE_PIECES = 3
 """A shake breaks each cluster into so many."""
 ROUNDS = 20
 """Rounds of splits and merges, at most: each must lower F, so this is only to be sure."""
@@ -273,7 +273,7 @@ def shake(state: Labelling, rng: np.random.Generator, stage: str) -> Steps:
     A boundary in the wrong place takes a split and a merge at once to move: either alone would raise F.
     """
     for _ in range(ROUNDS):
-        trial = broken(state, PIECES, rng)
+        trial = broken(state, SHAKE_PIECES, rng)
         yield step(stage, "shake", trial)
         trial = yield from settled(trial, stage)
         trial = yield from merge_down(trial, stage)
