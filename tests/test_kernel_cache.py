@@ -1,5 +1,6 @@
 """Compiled kernels on disk: found again, compiled once by many processes, never taken for what they are not."""
 
+import ast
 import os
 import pty
 import shutil
@@ -78,21 +79,49 @@ def test_a_processor_is_named_by_its_kind_and_its_features():
 # -------------------------------------------------------------------- what is compiled code of what
 
 
-def test_a_change_in_any_kernel_file_is_seen(tmp_path):
-    copy = shutil.copytree(cache.KERNELS, tmp_path / "k", ignore=shutil.ignore_patterns("__pycache__"))
-    assert cache.source_stamp(copy) == cache.STAMP
-    seen = {cache.STAMP}
-    for name in ("moments.py", "tree/arrays.py", "refit/bkm.py"):
-        (copy / name).write_text((copy / name).read_text() + "\n")
-        seen.add(cache.source_stamp(copy))
-    (copy / "moments.py").rename(copy / "more.py")
-    seen.add(cache.source_stamp(copy))
-    assert len(seen) == 5
+STAMPS = """
+from streamclust._kernels.cache import KERNELS, source_stamp
+print(*(source_stamp(KERNELS / name).hex() for name in ("check.py", "refit/iterations.py", "refit/path.py")))
+"""
+
+
+def test_a_change_is_seen_by_the_kernels_that_contain_it_alone(tmp_path):
+    kernels = tmp_path / "streamclust" / "_kernels"
+    shutil.copytree(cache.KERNELS, kernels, ignore=shutil.ignore_patterns("__pycache__", "compiled"))
+    (kernels.parent / "__init__.py").touch()
+    before = output(run(tmp_path, tmp_path, STAMPS))[0].split()
+    for name, expected in {
+        "refit/path.py": [False, False, True],
+        "blocks.py": [False, True, True],
+        "hierarchy/costs.py": [False, False, False],
+        "compile.py": [True, True, True],
+    }.items():
+        with (kernels / name).open("a") as file:
+            file.write("\n")
+        after = output(run(tmp_path, tmp_path, STAMPS))[0].split()
+        assert [a != b for a, b in zip(after, before, strict=True)] == expected, name
+        before = after
+
+
+def test_kernel_files_import_each_other_in_the_way_that_is_looked_for():
+    for path in cache.KERNELS.rglob("*.py"):
+        imported = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (
+                node.level or str(node.module).startswith("streamclust")
+            ):
+                assert (node.level, node.col_offset) == (0, 0), path
+                imported.add(node.module)
+            elif isinstance(node, ast.Import):
+                assert not any(name.name.startswith("streamclust") for name in node.names), path
+        names = {f"streamclust._kernels.{name.decode()}" for name in cache.IMPORT.findall(path.read_bytes())}
+        assert names == imported
+        assert all(file.is_file() for file in cache.read_source(path)[1])
 
 
 def test_code_of_other_sources_is_not_used_and_gives_way(tmp_path, monkeypatch):
     assert compiles(kept(tmp_path), 3)
-    monkeypatch.setattr(cache, "STAMP", bytes(32))
+    monkeypatch.setattr(cache, "source_stamp", lambda path: bytes(32))
     assert compiles(kept(tmp_path), 3)
     assert not compiles(kept(tmp_path), 3)
     assert len(list(tmp_path.glob("*.nbc"))) == 1
@@ -180,9 +209,9 @@ def test_nor_where_the_user_asks_for_another_processor(shipped, tmp_path):
     assert out == "compiled all_within\n"
 
 
-def test_nor_after_a_change_of_any_kernel_file(shipped, tmp_path):
+def test_nor_after_a_change_of_their_sources(shipped, tmp_path):
     changed = shutil.copytree(shipped, tmp_path / "site")
-    with (changed / "streamclust" / "_kernels" / "moments.py").open("a") as file:
+    with (changed / "streamclust" / "_kernels" / "check.py").open("a") as file:
         file.write("\n")
     out, _ = output(run(changed, tmp_path))
     assert out == "compiled all_within\n"

@@ -3,6 +3,12 @@
 import ast
 from pathlib import Path
 
+import pytest
+from numba import njit
+
+from streamclust._kernels.compile import part
+from streamclust._kernels.part_compiler import PartLibrary
+
 ROOT = Path(__file__).parent.parent / "streamclust"
 KERNELS = ROOT / "_kernels"
 PARTS = {"part", "part_with_free_sums", "fused_part"}
@@ -39,3 +45,33 @@ def test_only_kernels_call_parts():
     reached = {(path.name, *use) for path in outside for use in used(ast.parse(path.read_text()))}
     assert ("problem.py", "streamclust._kernels.hierarchy.costs", "fill_table") in reached
     assert {use for use in reached if use[1:] in forbidden} == set()
+
+
+@part
+def halved(x):
+    """A part of these tests."""
+    if x < 0.0:
+        raise ValueError("negative")
+    return x / 2
+
+
+@part
+def quartered(x):
+    """A part that calls another."""
+    return halved(halved(x))
+
+
+@pytest.mark.compiled
+def test_a_part_is_compiled_as_far_as_its_kernels_need_it():
+    """If this fails, numba has changed what `_kernels/part_compiler.py` relies on."""
+    whole = njit(lambda x: 1.0 + quartered(x))
+    assert whole(6.0) == 2.5
+    with pytest.raises(ValueError, match="negative"):
+        whole(-6.0)
+    for one in (halved, quartered):
+        (compiled,) = one.overloads.values()
+        assert isinstance(compiled.library, PartLibrary)
+        engine = compiled.library.codegen._engine
+        assert not engine.is_symbol_defined(compiled.fndesc.mangled_name)
+    (kernel,) = whole.overloads.values()
+    assert engine.is_symbol_defined(kernel.fndesc.mangled_name)

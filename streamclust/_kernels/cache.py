@@ -1,9 +1,10 @@
 """Compiled kernels on disk: those that came with the package, and those compiled on this machine.
 
-One file per kernel and signature. It is used only if it was compiled from the same kernel files (all of them: a kernel
-contains what it calls), by the same numba, Python and optimiser settings, for this processor. Files that come with the
-package were compiled for a level of processors, x86-64-v3, and are used where the processor has that level. (Elsewhere,
-as in an image for ARM, those that come with it are for the processor that it was built on.)
+One file per kernel and signature. It is used only if it was compiled from the same sources (its own file and the
+kernel files that one imports, and so on: a kernel contains what it calls), by the same numba, Python and optimiser
+settings, for this processor. Files that come with the package were compiled for a level of processors, x86-64-v3, and
+are used where the processor has that level. (Elsewhere, as in an image for ARM, those that come with it are for the
+processor that it was built on.)
 
 Parts of numba that may change without notice are used here alone: `Dispatcher._cache`, `CompileResult._reduce` and
 `_rebuild`, `magic_tuple`, `rtsys`, the "numba:compile" event. tests/test_kernel_cache.py fails if they do.
@@ -13,10 +14,12 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import re
 import sys
 import uuid
 import zlib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +41,9 @@ KERNELS = Path(__file__).parent
 SHIPPED = KERNELS / "compiled"
 """Kernels that came with the package, in platform wheels and images."""
 
+IMPORT = re.compile(rb"^from streamclust\._kernels\.([\w.]+) import ", re.MULTILINE)
+"""The one way in which kernel files import each other; a test looks for others."""
+
 LEVEL = "x86-64-v3"
 LEVEL_FEATURES = frozenset(
     "avx avx2 bmi bmi2 cx16 f16c fma lzcnt movbe popcnt sahf sse3 sse4.1 sse4.2 ssse3 xsave".split()
@@ -45,12 +51,25 @@ LEVEL_FEATURES = frozenset(
 """What a processor of that level has, in LLVM's words."""
 
 
-def source_stamp(directory: Path = KERNELS) -> bytes:
-    """A hash of every kernel file."""
+@cache
+def read_source(path: Path) -> tuple[bytes, frozenset[Path]]:
+    """A file, and the kernel files that it imports."""
+    content = path.read_bytes()
+    imported = (KERNELS.joinpath(*name.decode().split(".")) for name in IMPORT.findall(content))
+    return content, frozenset(module.with_suffix(".py") for module in imported)
+
+
+@cache
+def source_stamp(path: Path) -> bytes:
+    """A hash of a file and of all kernel files that it imports, directly or not."""
+    found, waiting = set[Path](), {path}
+    while waiting:
+        found |= waiting
+        waiting = {other for one in waiting for other in read_source(one)[1]} - found
     stamp = hashlib.sha256()
-    for path in sorted(directory.glob("**/*.py")):
-        content = path.read_bytes()
-        stamp.update(f"{path.relative_to(directory).as_posix()} {len(content)}\n".encode() + content)
+    for one in sorted(found):
+        content = read_source(one)[0]
+        stamp.update(f"{one.stem} {len(content)}\n".encode() + content)
     return stamp.digest()
 
 
@@ -62,13 +81,12 @@ def host_has_level() -> bool:
 
 
 HAS_LEVEL = host_has_level()
-STAMP = source_stamp()
 BUILD = (sys.implementation.cache_tag, sys.platform, numba.__version__, config.OPT, config.BOUNDSCHECK)
 
 
-def header(content: bytes) -> bytes:
-    """What precedes the compiled kernel in its file: what it was compiled from, and a checksum."""
-    return STAMP + zlib.crc32(content).to_bytes(4, "big")
+def checksum(content: bytes) -> bytes:
+    """Four bytes that a damaged file has not."""
+    return zlib.crc32(content).to_bytes(4, "big")
 
 
 class KernelCache(_Cache):  # type: ignore[misc]  # numba has no types
@@ -78,6 +96,7 @@ class KernelCache(_Cache):  # type: ignore[misc]  # numba has no types
         self.name = f"{function.__module__}.{function.__qualname__}".removeprefix("streamclust._kernels.")
         self._directory = directory
         self._shipped = shipped
+        self._stamp = source_stamp(Path(function.__code__.co_filename))
         self._lock = Lock(directory, self.name)
 
     @property
@@ -120,13 +139,13 @@ class KernelCache(_Cache):  # type: ignore[misc]  # numba has no types
             content = self._path(directory, processor, sig).read_bytes()
         except OSError:
             return None
-        head = len(STAMP) + 4
-        return content[head:] if content[:head] == header(content[head:]) else None
+        head = len(self._stamp) + 4
+        return content[head:] if content[:head] == self._stamp + checksum(content[head:]) else None
 
     def _write(self, path: Path, content: bytes) -> None:
         part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:16]}")
         try:
-            part.write_bytes(header(content) + content)
+            part.write_bytes(self._stamp + checksum(content) + content)
             part.replace(path)
         except OSError:  # a full disk, say: the kernel is compiled, and works
             part.unlink(missing_ok=True)

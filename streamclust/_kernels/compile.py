@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 from numba import config, njit
 
 from streamclust._kernels.cache import KERNELS, SHIPPED, use_cache
+from streamclust._kernels.part_compiler import PartCompiler
 
 
 def can_write(directory: Path) -> bool:
@@ -79,7 +80,8 @@ class Decorator(Protocol):
     def __call__(self, function: Function, /) -> Function: ...
 
 
-COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+"""Options of all: none is called from C."""
 
 
 def kept(**options: Any) -> Decorator:
@@ -96,7 +98,7 @@ def kept(**options: Any) -> Decorator:
 
 def unkept(**options: Any) -> Decorator:
     """A decorator for what only kernels call: compiled into them, neither kept by itself nor callable from Python."""
-    compiler: Decorator = njit(**COMMON, no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)
+    compiler: Decorator = njit(**COMMON, no_cpython_wrapper=True, pipeline_class=PartCompiler, **options)
     return compiler
 
 

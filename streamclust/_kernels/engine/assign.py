@@ -62,6 +62,7 @@ def assign_points(
         return
     columns, y, z = np.empty((d, BLOCK)), np.empty((d, BLOCK)), np.empty((4, BLOCK))
     distance = np.empty(BLOCK)
+    first = np.int64(0)  # for a literal 0 numba would compile another form of `block_distances`
     for start in range(0, n, BLOCK):
         size = min(BLOCK, n - start)
         end = start + size
@@ -71,7 +72,7 @@ def assign_points(
             for j in range(d):
                 columns[j, b] = points[start + b, j]
         for c in range(offset.size):
-            block_distances(columns, 0, size, vector[c], root[c], y, z, distance)
+            block_distances(columns, first, size, vector[c], root[c], y, z, distance)
             for b in range(size):
                 if distance[b] < near[b]:
                     near[b] = distance[b]

@@ -137,9 +137,13 @@ def iterate_rows(
     m, W, scale, constant = np.empty((k, d)), np.empty((k, d, d)), np.empty(k), np.empty(k)
     packed = np.empty((k, len(spread)))
     some = near.shape[1] > 0
-    order = sorted_by_label(labels, k) if some else np.arange(n)
+    order = np.empty(n, dtype=np.int64)
     if some:
+        order = sorted_by_label(labels, k)
         columns, spread = reordered(columns, order), reordered(spread, order)
+    else:
+        for r in range(n):
+            order[r] = r
     known, offered = np.zeros((k, n // BLOCK + 1), dtype=np.bool_), np.ones(k, dtype=np.bool_)
     for c in range(k):
         for block in range(known.shape[1]):

@@ -26,10 +26,14 @@ def two_bells(coarse: Floats, log_mass: Floats) -> tuple[float, float]:
     `log_mass` gets the log of each bin's mass under the two. Peaks of 0: one of the bells has no events.
     """
     mass, mean, variance, peak = np.empty(2), np.zeros(2), np.empty(2), np.empty(2)
-    bins = np.flatnonzero(coarse[0] + coarse[1])
-    seen = (coarse[0] + coarse[1])[bins]
-    share = coarse[:, bins]
-    total = seen.sum()
+    bins, seen, share, half = np.empty(BINS, dtype=np.int64), np.empty(BINS), np.empty((2, BINS)), np.empty(2)
+    count, total = 0, 0.0
+    for b in range(BINS):  # bins without events are left out
+        if coarse[0, b] + coarse[1, b] != 0.0:
+            bins[count], seen[count] = b, coarse[0, b] + coarse[1, b]
+            share[0, count], share[1, count] = coarse[0, b], coarse[1, b]
+            total += seen[count]
+            count += 1
     for _ in range(STEPS + 1):
         moved = 0.0
         for k in range(2):
@@ -37,7 +41,7 @@ def two_bells(coarse: Floats, log_mass: Floats) -> tuple[float, float]:
             mass[k] = 0.0
             first = 0.0
             square = 0.0
-            for b in range(bins.size):
+            for b in range(count):
                 place = bins[b] - before
                 mass[k] += share[k, b]
                 first += share[k, b] * place
@@ -51,8 +55,8 @@ def two_bells(coarse: Floats, log_mass: Floats) -> tuple[float, float]:
             moved = max(moved, abs(first))
         if moved < STILL:
             break
-        half = 0.5 / variance
-        for b in range(bins.size):
+        half[0], half[1] = 0.5 / variance[0], 0.5 / variance[1]
+        for b in range(count):
             one = peak[0] - (bins[b] - mean[0]) ** 2 * half[0]
             two = peak[1] - (bins[b] - mean[1]) ** 2 * half[1]
             share[0, b] = seen[b] / (1.0 + math.exp(min(two - one, 700.0)))

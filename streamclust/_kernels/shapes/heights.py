@@ -38,9 +38,9 @@ def judge_edges(
     """
     out = np.zeros((edges.shape[0], 6))
     bells = np.empty(BINS)
-    plateau = np.empty(BINS)
+    plateau, seen = np.empty(BINS), np.empty(BINS)
     for e in range(edges.shape[0]):
-        i, j = edges[e]
+        i, j = edges[e, 0], edges[e, 1]
         coarse, fine, at_i, at_j = histograms(
             points,
             weight,
@@ -53,9 +53,11 @@ def judge_edges(
         if out[e, 2] == 0.0:
             out[e, 0] = np.inf
             continue
-        seen = coarse[0] + coarse[1]
+        n = 0.0
+        for b in range(BINS):
+            seen[b] = coarse[0, b] + coarse[1, b]
+            n += seen[b]
         best_plateau(seen, places, slopes, rises, tilts, log_totals, plateau)
-        n = seen.sum()
         height = 0.0
         for b in range(BINS):
             height += seen[b] / n * (bells[b] - plateau[b])

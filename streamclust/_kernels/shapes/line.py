@@ -27,8 +27,10 @@ def best_two(columns: Floats, centre: Floats, root: Floats, offset: Floats) -> t
     Points come transposed, one row per feature; roots are lower triangular.
     """
     d, n = columns.shape
-    first, second = np.full(n, -1), np.full(n, -1)
-    least, next_least = np.full(n, np.inf), np.full(n, np.inf)
+    first, second = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    least, next_least = np.empty(n), np.empty(n)
+    for p in range(n):
+        first[p], second[p], least[p], next_least[p] = -1, -1, np.inf, np.inf
     y, z, distance = np.empty((d, BLOCK)), np.empty((4, BLOCK)), np.empty(BLOCK)
     for start in range(0, n, BLOCK):
         size = min(BLOCK, n - start)
@@ -48,14 +50,49 @@ def best_two(columns: Floats, centre: Floats, root: Floats, offset: Floats) -> t
 @part
 def inner_range(t: Floats, weight: Floats) -> tuple[float, float]:
     """The TAIL and 1 - TAIL quantiles of weighted numbers; the whole range where the two are equal."""
-    order = np.argsort(t)
-    below = np.cumsum(weight[order])
-    total = below[-1]
-    low = t[order[np.searchsorted(below, TAIL * total)]]
-    high = t[order[np.searchsorted(below, (1 - TAIL) * total)]]
+    order = sorted_order(t)
+    total = 0.0
+    for r in order:
+        total += weight[r]
+    low = high = t[order[-1]]
+    below, found = 0.0, False
+    for r in order:
+        below += weight[r]
+        if not found and below >= TAIL * total:
+            low, found = t[r], True
+        if below >= (1 - TAIL) * total:
+            high = t[r]
+            break
     if not high > low:
         low, high = t[order[0]], t[order[-1]]
     return low, high
+
+
+@part
+def sorted_order(values: Floats) -> Ints:
+    """The places of numbers in ascending order, equal ones as they stand: merge sort, of ever longer runs.
+
+    (`np.argsort` takes as long to compile as all the rest of a kernel here.)
+    """
+    n = values.size
+    order, merged = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    for i in range(n):
+        order[i] = i
+    width = 1
+    while width < n:
+        for start in range(0, n, 2 * width):
+            middle, end = min(start + width, n), min(start + 2 * width, n)
+            i, j = start, middle
+            for place in range(start, end):
+                if i < middle and (j >= end or values[order[i]] <= values[order[j]]):
+                    merged[place] = order[i]
+                    i += 1
+                else:
+                    merged[place] = order[j]
+                    j += 1
+        order, merged = merged, order
+        width *= 2
+    return order
 
 
 @part

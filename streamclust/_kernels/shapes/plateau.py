@@ -85,7 +85,9 @@ def best_of_grid(
 ) -> tuple[int, int, int]:
     """The rise, fall and tilt of the grid's curve that is likeliest."""
     n_rises = rises.shape[0]
-    n = seen.sum()
+    n = 0.0
+    for b in range(BINS):
+        n += seen[b]
     up, down = np.empty(n_rises), np.empty(n_rises)
     for k in range(n_rises):
         up[k] = dot_bins(seen, rises[k])
@@ -106,7 +108,9 @@ def best_of_grid(
             highest = row[x] if row[x] > highest else highest
         if highest + up[k] > most:
             most = highest + up[k]
-            best_rise, best_rest = k, int(np.argmax(row))
+            best_rise, best_rest = k, 0
+            while row[best_rest] < highest:
+                best_rest += 1
     return best_rise, best_rest // n_tilts, best_rest % n_tilts
 
 
@@ -125,17 +129,18 @@ def best_plateau(
     The grid: `rises` (R, BINS) with their `places` and `slopes`, `tilts` (T,), and `log_totals` (R, R T) of the curves
     of each rise, and each fall and tilt. A fall is a rise seen from the right: at 1 - place.
     """
-    n = seen.sum()
-    mirrored = seen[::-1].copy()
-    moment = 0.0
+    n, moment = 0.0, 0.0
+    mirrored = np.empty(BINS)
     for b in range(BINS):
+        n += seen[b]
+        mirrored[b] = seen[BINS - 1 - b]
         moment += seen[b] * ((b + 0.5) * WIDTH - MARGIN)
     k, m, q = best_of_grid(seen, mirrored, moment, rises, tilts, log_totals)
-    place = np.array([places[k], places[m]])
-    slope = np.array([slopes[k], slopes[m]])
+    place, slope, value = np.empty(2), np.empty(2), np.empty(2)
+    place[0], place[1], slope[0], slope[1] = places[k], places[m], slopes[k], slopes[m]
     tilt = tilts[q]
     rise, growth = np.empty((2, BINS)), np.empty(BINS)
-    value = np.array([raise_curve(place[0], slope[0], seen, rise[0]), 0.0])
+    value[0] = raise_curve(place[0], slope[0], seen, rise[0])
     value[1] = raise_curve(place[1], slope[1], mirrored, rise[1])
     grow(tilt, growth)
     total = log_total(rise[0], rise[1], growth)
@@ -160,7 +165,8 @@ def best_plateau(
                 if likelihood > most:
                     most, total = likelihood, new_total
                     place[side], slope[side], value[side] = new_place, new_slope, new_value
-                    rise[side] = tried
+                    for b in range(BINS):
+                        rise[side, b] = tried[b]
                     break  # the other sign leads back
         for sign in (1.0, -1.0):
             new_tilt = tilt + sign * step * TILT_STEP
@@ -169,7 +175,8 @@ def best_plateau(
             likelihood = value[0] + value[1] + new_tilt * moment - n * new_total
             if likelihood > most:
                 most, total, tilt = likelihood, new_total, new_tilt
-                growth[:] = tried
+                for b in range(BINS):
+                    growth[b] = tried[b]
                 break
         step /= 2
     for b in range(BINS):
