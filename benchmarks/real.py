@@ -8,10 +8,14 @@ components; River's clusterers get rows one by one.
     python benchmarks/real.py --data DIR                        points mode, all sets, seed 0
     python benchmarks/real.py --data DIR --seeds 5 --only iris wine
     python benchmarks/real.py --mode stream --peers none        ours alone, streamed
-    python benchmarks/real.py --data DIR --mode both --seeds 5 --markdown docs/benchmarks.md
+    python benchmarks/real.py --mode stream --peers none --draws 3 --only planted
+                                                                planted mixtures alone, each drawn thrice
+    python benchmarks/real.py --data DIR --mode both --seeds 5 --results scores.jsonl --markdown docs/benchmarks.md
+                                                                can be stopped, and goes on where it was
 
 A line for each set and method: ARI, AMI, K and CPU seconds, means over the seeds with the range of ARI; at the end the
-means over tables, planted and other sets. A seed shuffles the rows and seeds the method.
+means over tables, planted and other sets, and in how many runs K was within 2% of what was planted. A seed shuffles
+the rows and seeds the method.
 """
 
 from __future__ import annotations
@@ -153,8 +157,8 @@ def odd(kind: str, k: int, d: int, n: int, seed: int) -> Table:
 ODD = ("tails", "skewed", "rounded", "zeros")
 
 
-def tables(folder: Path | None, n_planted: int) -> Iterator[Table]:
-    """All sets there are."""
+def tables(folder: Path | None, n_planted: int, draws: int = 1) -> Iterator[Table]:
+    """All sets there are; planted mixtures drawn so many times."""
     if folder is not None:
         yield from from_directory(folder)
     yield from from_libraries()
@@ -163,7 +167,9 @@ def tables(folder: Path | None, n_planted: int) -> Iterator[Table]:
             yield odd(kind, k, d, n_planted, seed=0)
     for k in (3, 10, 30, 100):
         for d in (2, 8, 16, 32):
-            yield planted(k, d, n_planted, seed=0)
+            for draw in range(draws):
+                table = planted(k, d, n_planted, seed=draw)
+                yield table._replace(name=f"{table.name} draw {draw}") if draw else table
 
 
 # -------------------------------------------------------------------- methods
@@ -287,6 +293,8 @@ class Row(NamedTuple):
     name: str
     kind: str
     method: str
+    k: int
+    """How many clusters there are; 0 in a mean."""
     scores: list[Score]
 
     def cells(self) -> list[str]:
@@ -303,15 +311,27 @@ def means(rows: list[Row], methods: list[str]) -> list[Row]:
         for method in methods:
             of = [Score(*np.mean(r.scores, axis=0)) for r in rows if (r.kind, r.method) == (kind, method)]
             if of:
-                found.append(Row(f"mean of {len(of)} {KINDS[kind]}", kind, method, of))
+                found.append(Row(f"mean of {len(of)} {KINDS[kind]}", kind, method, 0, of))
     return found
 
 
-def markdown(rows: list[Row], mean: list[Row], told: str) -> str:
+def planted_found(rows: list[Row], methods: list[str]) -> Iterator[str]:
+    """A sentence for each method: in how many runs on planted mixtures it found K within 2%."""
+    for method in methods:
+        off = [
+            abs(s.k - r.k) / r.k for r in rows if (r.kind, r.method) == ("planted", method) for s in r.scores
+        ]
+        if off:
+            within = sum(share <= 0.02 for share in off)
+            yield f"{method}: K within 2% of what was planted in {within} of {len(off)} runs"
+
+
+def markdown(rows: list[Row], mean: list[Row], found: list[str], told: str) -> str:
     """The page of the docs."""
     head = "| {} | method | ARI | range | AMI | K | CPU s |\n|---|---|---|---|---|---|---|\n"
     lines = [PAGE.format(told=told, river_rows=RIVER_ROWS), head.format("sets")]
     lines += [f"| {r.name} | {r.method} | " + " | ".join(r.cells()) + " |\n" for r in mean]
+    lines += [f"\n{sentence}.\n" for sentence in found]
     lines += ["\n## Every set\n\n", head.format("set")]
     lines += [f"| {r.name} | {r.method} | " + " | ".join(r.cells()) + " |\n" for r in rows]
     return "".join(lines)
@@ -335,8 +355,7 @@ better. River's clusterers learn, and are scored on, the first {river_rows:,} ro
 
 A seed shuffles the rows and seeds the method. A range is over the seeds of a set (none is given for one seed) and, in
 the means, over sets. Scores kept from earlier runs (`--results`) may be among these. CPU seconds, of learning and
-labelling, were taken in several processes on a busy machine, some with two threads of linear algebra: they tell orders
-of magnitude.
+labelling, are those of one thread on a busy machine: they tell orders of magnitude.
 Labels of real tables are classes, which need not be clusters: no method finds all of them.
 
 ## Means
@@ -359,6 +378,9 @@ def main() -> None:
     parser.add_argument("--peer-seeds", type=int, default=1, help="seeds of the others (default: 1)")
     parser.add_argument("--only", nargs="*", help="sets whose names begin so")
     parser.add_argument("--rows", type=int, default=20_000, help="rows of planted sets (default: 20,000)")
+    parser.add_argument(
+        "--draws", type=int, default=1, help="times each planted mixture is drawn (default: 1)"
+    )
     parser.add_argument("--most-rows", type=int, default=100_000, help="rows of any set, at most")
     parser.add_argument(
         "--results", type=Path, help="keep scores in this file, and begin with those it holds"
@@ -369,23 +391,25 @@ def main() -> None:
     methods += PEERS if a.peers == "all" else []
     results, rows = Results(a.results), []
     print(f"{'set':<36} {'method':<22} {'ARI':>6} {'range':>15} {'AMI':>6} {'K':>7} {'CPU s':>8}")
-    for table in tables(a.data, a.rows):
+    for table in tables(a.data, a.rows, a.draws):
         if a.only and not any(table.name.startswith(start) for start in a.only):
             continue
         table = table.shortened(a.most_rows)
         for method in methods:
             of = results.of(table, method, a.peer_seeds if method in PEERS else a.seeds)
-            rows.append(Row(table.title, table.kind, method, of))
+            rows.append(Row(table.title, table.kind, method, table.k, of))
             show(rows[-1])
     mean = means(rows, methods)
     for row in mean:
         show(row)
+    found = list(planted_found(rows, methods))
+    print("\n".join(found))
     if a.markdown:
         told = f"python benchmarks/real.py --mode {a.mode} --peers {a.peers} --seeds {a.seeds} "
-        told += f"--peer-seeds {a.peer_seeds} --rows {a.rows} --most-rows {a.most_rows}"
+        told += f"--peer-seeds {a.peer_seeds} --rows {a.rows} --most-rows {a.most_rows} --draws {a.draws}"
         told += " --data DIR" if a.data else ""
         told += f" --only {' '.join(map(repr, a.only))}" if a.only else ""
-        a.markdown.write_text(markdown(rows, mean, told))
+        a.markdown.write_text(markdown(rows, mean, found, told))
 
 
 def show(row: Row) -> None:
