@@ -12,6 +12,7 @@ components; River's clusterers get rows one by one.
                                                                 planted mixtures alone, each drawn thrice
     python benchmarks/real.py --data DIR --mode both --seeds 5 --results scores.jsonl --markdown docs/benchmarks.md
                                                                 can be stopped, and goes on where it was
+    python benchmarks/real.py --refits                          CPU seconds of cold and warm refits of 512 leaves
 
 A line for each set and method: ARI, AMI, K and CPU seconds, means over the seeds with the range of ARI; at the end the
 means over tables, planted and other sets, and in how many runs K was within 2% of what was planted. A seed shuffles
@@ -39,6 +40,8 @@ from sklearn.preprocessing import StandardScaler
 
 from streamclust import StreamClusterer
 from streamclust.batch import BayesianKMeans
+from streamclust.refit.bkm.fit import refit_bkm
+from streamclust.tree import SummaryTree
 
 RIVER_ROWS = 1_000
 """River's clusterers get so many rows at most: one by one they take milliseconds each."""
@@ -365,6 +368,30 @@ Labels of real tables are classes, which need not be clusters: no method finds a
 METHODS: dict[str, Method] = {"ours, points": ours_points, "ours, stream": ours_stream} | PEERS
 
 
+def refits(rows: int) -> None:
+    """CPU seconds of refits of 512 leaves over planted sets, three draws each: least and most of five times."""
+    for k, d in ((10, 8), (100, 2), (10, 32)):
+        for draw in range(3):
+            table = planted(k, d, rows, draw)
+            tree = SummaryTree(d, max_leaves=512)
+            tree.insert(table.x / table.x.std(axis=0))
+            found = refit_bkm("gaussian", tree)  # once unmeasured: kernels come from the disk
+            line = f"K = {k:<4} D = {d:<3} found {found.n_clusters:<4}"
+            calls = {
+                "cold": (None, "auto"),
+                "cold, as in a stream": (None, "quick"),
+                "warm": (found, "quick"),
+            }
+            for name, (start, search) in calls.items():
+                took = []
+                for seed in range(5):
+                    began = process_time()
+                    refit_bkm("gaussian", tree, start, seed, search=search)
+                    took.append(process_time() - began)
+                line += f"   {name} {min(took):.3f} to {max(took):.3f} s"
+            print(line, flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -386,7 +413,10 @@ def main() -> None:
         "--results", type=Path, help="keep scores in this file, and begin with those it holds"
     )
     parser.add_argument("--markdown", type=Path, help="write the tables to this file, too")
+    parser.add_argument("--refits", action="store_true", help="measure the time of refits alone")
     a = parser.parse_args()
+    if a.refits:
+        return refits(a.rows)
     methods = [f"ours, {mode}" for mode in ("points", "stream") if a.mode in (mode, "both")]
     methods += PEERS if a.peers == "all" else []
     results, rows = Results(a.results), []
@@ -410,6 +440,7 @@ def main() -> None:
         told += " --data DIR" if a.data else ""
         told += f" --only {' '.join(map(repr, a.only))}" if a.only else ""
         a.markdown.write_text(markdown(rows, mean, found, told))
+    return None
 
 
 def show(row: Row) -> None:

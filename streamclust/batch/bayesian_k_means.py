@@ -31,10 +31,6 @@ from streamclust.refit.steps import Step
 from streamclust.shapes import gaussian_components
 from streamclust.tree import SummaryTree
 
-CAUTION_ERRORS = 0.5
-"""Standard errors by which components must be one plateau to be joined: with none, 4 of 60 planted mixtures lost a
-cluster; with one, rings and moons broke."""
-
 
 class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """Bayesian k-means: clusters and their number, by the least free energy [Kurihara & Welling].
@@ -217,7 +213,7 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         if self._joins:
             fitted = partition.family.parameters(partition.posterior)
             gaussians = gaussian_components(partition.clusters.weight, fitted.mean, fitted.covariance)
-            self._join(gaussians, points, weight, CAUTION_ERRORS)
+            self._join(gaussians, points, weight)
         self.labels_ = self.component_labels_[labels]
 
     # ---------------------------------------------------------------- what was found

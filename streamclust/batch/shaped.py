@@ -30,8 +30,8 @@ class ShapedMixin:
         if hasattr(self, "merge_tree_"):
             del self.merge_tree_
 
-    def _join(self, components: Moments, points: Floats, weight: Floats | None, caution: float) -> None:
-        """Join components that are pieces of one shape, the heaviest cluster first."""
+    def _join(self, components: Moments, points: Floats, weight: Floats | None, caution: float = 0.0) -> None:
+        """Join components that are pieces of one shape by `caution` standard errors, the heaviest cluster first."""
         self.merge_tree_ = merge_tree(components, points, weight)
         self.component_labels_ = heaviest_first(self.merge_tree_.joined_by(caution), components.weight)
 

@@ -12,8 +12,9 @@ from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.moments import Moments, Scatter
 from streamclust.shapes.edges import Edges, judged_edges
 
-MAX_PEAK_RATIO = 10.0
-"""Two bells are no pieces of one plateau if one's peak is more than so many times the other's."""
+MAX_PEAK_RATIO = 4.0
+"""Two bells are no pieces of one plateau if one's peak is more than so many times the other's: at 10 noise bridged
+drawn shapes, at 2 shapes of uneven density broke; 3 to 5 hardly differ."""
 
 
 class MergeTree(NamedTuple):

@@ -177,7 +177,7 @@ def clusters(k, edges, caution=0.0):
 
     low = [e for e in edges if e[2] + caution * e[3] < 0]
     for i, j, _, _, a, b in low:
-        if max(a, b) <= 10 * min(a, b):
+        if max(a, b) <= 4 * min(a, b):
             join(i, j)
     alone = [c for c in range(k) if label.count(label[c]) == 1]
     for c in alone:

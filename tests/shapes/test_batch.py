@@ -26,6 +26,13 @@ def test_shapes_are_found(name, leaves):
     assert adjusted_rand_score(truth, BayesianKMeans(shape="ellipse", max_leaves=leaves).fit(x).labels_) < 0.6
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_joins_are_judged_as_streams_judge_them(seed):
+    """By their heights alone: half a standard error of caution would break one of these circles of few events."""
+    x, truth = make_circles(300, factor=0.4, noise=0.06, random_state=seed)
+    assert adjusted_rand_score(truth, BayesianKMeans().fit(x).labels_) > 0.95
+
+
 @pytest.mark.parametrize(
     "options",
     [

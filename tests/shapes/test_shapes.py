@@ -82,11 +82,12 @@ def test_a_cautious_cut_joins_no_more():
     assert_array_equal(tree.clusters(-np.inf), np.arange(10))
 
 
-def test_a_sparse_component_joins_one_dense_one_and_bridges_none():
+@pytest.mark.parametrize("density", [5.0, 50.0])
+def test_a_sparse_component_joins_one_dense_one_and_bridges_none(density):
     """Two dense boxes, and few events in the wide space between them and around."""
     edges = np.array([[0, 2], [1, 2]])
     height, error = np.array([-0.1, -0.2]), np.full(2, 0.01)
-    peaks = np.array([[50.0, 1.0], [50.0, 1.0]])
+    peaks = np.array([[density, 1.0], [density, 1.0]])
     tree = merge_tree(pieces(np.arange(6.0)[:, None], np.arange(6) // 2), np.arange(6.0)[:, None])
     alone = tree._replace(edges=type(tree.edges)(edges, height, error, peaks))
     assert_array_equal(alone.clusters(), [0, 1, 1])
