@@ -62,7 +62,7 @@ def assign_points(
         return
     columns, y, z = np.empty((d, BLOCK)), np.empty((d, BLOCK)), np.empty((4, BLOCK))
     distance = np.empty(BLOCK)
-    first = np.int64(0)  # for a literal 0 numba would compile another form of `block_distances`
+    first = int(np.int64(0))  # for a literal 0 numba would compile another form of `block_distances`
     for start in range(0, n, BLOCK):
         size = min(BLOCK, n - start)
         end = start + size
