@@ -30,7 +30,7 @@ from streamclust_connectors.kafka.state_topic import STATE
 from streamclust_connectors.kafka.topics import model_topic, state_topic
 from tests.chaos.kill import without_numbers
 from tests.connectors.broker import find_broker
-from tests.connectors.cluster import Cluster, events, until
+from tests.connectors.cluster import Cluster, Process, events, until
 
 OPTIONS = {"warmup": 200, "seed": 7}
 SESSION_SECONDS = 6.0
@@ -82,11 +82,14 @@ class Chaos:
             time.sleep(0.1)
 
     def caught_up(self):
-        """Whether all that was written is learnt by members that are ready."""
+        """Whether all that was written is learnt, and there is a leader with a model."""
         wanted = {f"{self.topic}-{number}": at for number, at in enumerate(self.written)}
         for member in self.members:
             assert not (stopped := member.stats().get("stopped")), f"set aside: {stopped}"
-        return self.held() == wanted and any(member.stats().get("leads") for member in self.members)
+        led = any(
+            one.get("leads") and one.get("version") is not None for one in map(Process.stats, self.members)
+        )
+        return self.held() == wanted and led
 
     def all_ready(self):
         """Whether every member has partitions and a model."""
