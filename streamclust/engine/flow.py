@@ -359,7 +359,7 @@ class Engine(Looking):
         cold = challenged or (drifted and self.ids_changed)
         if cold:
             self.last_challenge = evidence
-        more_strays = self.shards.strays.count >= STRAY_GROWTH * self.strays_searched
+        more_strays = settling or self.shards.strays.count >= STRAY_GROWTH * self.strays_searched
         if more_strays and rows is None:
             self.strays_searched = self.shards.strays.count
         latest, weights = self.recent(self.look_gap)

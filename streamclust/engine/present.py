@@ -68,7 +68,9 @@ class WithStrays:
                 np.concatenate([points[~outside], strays]),
                 np.concatenate([weight[~outside], share]),
             )
+            outside = np.arange(len(points)) >= len(points) - len(strays)
         self._sample = points, weight
+        self._outside = outside
 
     @property
     def n_features(self) -> int:
@@ -92,6 +94,11 @@ class WithStrays:
     def sample(self) -> tuple[Floats, Floats]:
         """Points and the weight each stands for."""
         return self._sample
+
+    def outside(self) -> tuple[Floats, Floats]:
+        """Those of the sample that lie outside every large cluster."""
+        points, weight = self._sample
+        return points[self._outside], weight[self._outside]
 
 
 def kish(weight: Floats) -> float:

@@ -11,22 +11,19 @@ import numpy as np
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine.births import MIN_BIRTH_EVENTS
 from streamclust.engine.dp_means import refit_dp_means
-from streamclust.engine.model import NOWHERE, Model, Result, chosen, joined, large_rows, weighing
+from streamclust.engine.model import NOWHERE, Model, Result, chosen, joined, weighing
 from streamclust.engine.present import WithStrays
 from streamclust.engine.settings import COVARIANCE, EngineSettings
 from streamclust.engine.shaping import joined_components
-from streamclust.engine.watch import BLOCK_EVENTS
+from streamclust.engine.strays import by_itself, keeping_rare, owners, with_rare
 from streamclust.lineage import majority
 from streamclust.moments import Moments
-from streamclust.refit.bkm.fit import fit_points as refit_points
 from streamclust.refit.bkm.fit import refit_bkm
 from streamclust.refit.chunky_em.fit import refit_mixture
 from streamclust.refit.chunky_em.mixture import Mixture
 from streamclust.refit.partition import Partition
 from streamclust.tree import SummaryTree
 
-MIN_STRAYS = 20
-"""Fewer strays than this are not searched for clusters."""
 CHALLENGER_MARGIN_NATS = 5.0
 """Nats by which a search from nothing must be better than the warm one: of equals, the warm one keeps its ids."""
 
@@ -121,8 +118,10 @@ def find(work: Work) -> Found:
     if start.n_features < tree.n_features:  # features have appeared since: all of them vary about one value
         start = start.widen(tree.total.mean[0, start.n_features :])
     if work.search_strays and settings.refit == "bkm":
-        start = with_rare(settings, start, work)
+        start = with_rare(settings, start, work.strays[work.old.large.outside(work.strays)], work.number)
     best = fit(settings, tree, with_prior(start, work.old.result), work.number, work.cold)
+    if isinstance(tree, WithStrays) and settings.refit == "bkm" and not work.drifted:
+        best = keeping_rare(settings, best, start, *tree.outside())
     if work.drifted:
         best = keeping(best, fed(best, work.watched))
     points, weight = tree.sample()
@@ -152,16 +151,6 @@ def find(work: Work) -> Found:
     member = (owner[:, None] == np.arange(owner.max() + 1)).astype(float)
     shared = shared @ member
     return Found(best, shared, shared.sum(axis=1), new_weight @ member, strangers, tuple(owner.tolist()))
-
-
-def by_itself(result: Result) -> Model:
-    """Components as a model, each of them a cluster."""
-    return Model(0, 0, result, tuple(range(result.n_clusters)))
-
-
-def owners(result: Result, points: Floats) -> Ints:
-    """The component of least cost of each point."""
-    return by_itself(result).nearest(points).component
 
 
 def set_aside(work: Work, found: Result, weight: float) -> Moments:
@@ -213,21 +202,6 @@ def keeping(result: Result, kept: Bools) -> Result:
     if len(rows) in (0, result.n_clusters):
         return result
     return weighing(chosen(result, rows), float(result.clusters.weight.sum()))
-
-
-def with_rare(settings: EngineSettings, start: Moments, work: Work) -> Moments:
-    """Clusters to start from: the large ones of those given, and what is found among the strays alone.
-
-    Beside all the rest rare clusters weigh too little to be told apart; among themselves they do not. The refit that
-    starts from them gives up those that do not pay.
-    """
-    strays = work.strays[work.old.large.outside(work.strays)]
-    if len(strays) < MIN_STRAYS:
-        return start
-    rng = np.random.default_rng([settings.seed, work.number])
-    found = refit_points(settings.family, strays, rng=rng, search="quick").clusters
-    rare = found[np.flatnonzero(found.weight >= MIN_BIRTH_EVENTS)].scale(float(BLOCK_EVENTS))
-    return Moments.stack([start[large_rows(start.weight)], rare])
 
 
 def with_prior(start: Moments, old: Result) -> Moments | Partition:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
-from streamclust.engine.model import Model, Result, point_parameters
+from streamclust.engine.model import Model, Result, large_rows, point_parameters
+from streamclust.engine.strays import owners
 from streamclust.families.gaussian import GaussianParameters
 from streamclust.refit.chunky_em.mixture import Mixture
 from streamclust.shapes import MergeTree, gaussian_components, joins_within, merge_tree
@@ -54,4 +55,17 @@ def tree_of(result: Result, points: Floats, weight: Floats) -> MergeTree:
     fitted = point_parameters(result)
     assert isinstance(fitted, GaussianParameters)  # shapes are not joined of counts
     components = gaussian_components(result.clusters.weight, fitted.mean, fitted.covariance)
-    return merge_tree(components, points, weight)
+    return merge_tree(components, points, weight * emphasis(result, points, weight))
+
+
+def emphasis(result: Result, points: Floats, weight: Floats) -> Floats:
+    """Factors that make the events of each rare component weigh as much as those of the smallest large one.
+
+    A height is an average over the events of two components: beside a large one, a rare one would not count.
+    """
+    owner = owners(result, points)
+    own = np.bincount(owner, weight, result.n_clusters)
+    large = large_rows(result.clusters.weight)
+    factor = own[large].min() / np.where(own > 0, own, np.inf)
+    factor[large] = 1.0
+    return np.asarray(np.maximum(factor, 1.0)[owner])

@@ -13,6 +13,7 @@ from streamclust.engine.shards import Shard
 from streamclust.engine.watch import BLOCK_EVENTS, WINDOW_EVENTS, Watch, watched_in
 from streamclust.refit.dp_means.online import lead
 from streamclust.tree import SummaryTree
+from streamclust_connectors.synthetic import SyntheticMixture
 from tests.streams import clustered
 
 # ---------------------------------------------------------------- watch
@@ -223,3 +224,24 @@ def test_rare_clusters_are_told_apart():
     assert len(set(large.tolist())) == 5
     assert not set(large.tolist()) & set(rare.tolist())
     assert len(set(rare.tolist())) >= 2  # the leaves' samples alone show all three as one
+
+
+@pytest.mark.compiled
+def test_rare_clusters_of_other_shapes_than_the_large_ones_are_told_apart():
+    """The prior learnt from the large clusters expects other covariances: under it all rare ones pay as one."""
+    found = 0
+    for seed in range(6):
+        rng, mixture = np.random.default_rng(seed), SyntheticMixture(8, 8, 2.0, seed=seed)
+        share = np.r_[np.full(5, 0.994), np.full(3, 0.01)] / 5
+        labels = rng.choice(8, size=100_000, p=share / share.sum())
+        noise = rng.normal(size=(100_000, 8))
+        rows = mixture.centroids[labels] + np.einsum("nij,nj->ni", mixture.roots[labels], noise)
+        engine = Engine(8, EngineSettings(background=False))
+        engine.learn(rows)
+        engine.settle()
+        shared = np.zeros((8, 100))
+        np.add.at(shared, (labels, np.unique(engine.model.predict(rows), return_inverse=True)[1]), 1)
+        own = shared[5:].argmax(axis=1)
+        most = shared[[5, 6, 7], own]
+        found += np.sum((2 * most > shared[5:].sum(axis=1)) & (2 * most > shared[:, own].sum(axis=0)))
+    assert found >= 6  # of 18

@@ -250,6 +250,26 @@ def fit_points(
     return last_result(point_steps(family, points, weight, rng, mixture, search, assign, prior))
 
 
+def free_energy_of(
+    family: FamilyLike, points: Floats, labels: Ints, mixture: MixtureName | Mixture = "finite"
+) -> float:
+    """The free energy of a given partition of points, under the prior learnt from it.
+
+    >>> points = np.random.default_rng(0).normal(size=(200, 2)) + np.repeat([0.0, 9.0], 100)[:, None]
+    >>> two, one = np.repeat([0, 1], 100), np.zeros(200, dtype=np.int64)
+    >>> free_energy_of("gaussian", points, two) < free_energy_of("gaussian", points, one)
+    True
+    """
+    _, labels = np.unique(labels, return_inverse=True)
+    rows = Moments.rows_of_points(points)
+    data = WeightedPoints(rows, family_named(family).scatter)
+    family, mixture, learner = prepared(family, mixture, data, None, "auto")
+    problem = Problem(family, mixture, rows, learner=learner)
+    if learner is not None:
+        problem = problem.under(learner.start(problem.group(labels, int(labels.max()) + 1)))
+    return learn_prior(Labelling(problem, labels)).free_energy
+
+
 def point_steps(
     family: FamilyLike,
     points: Floats,
