@@ -170,6 +170,20 @@ def test_few_events_per_dimension_do_not_explode(n, d):
     assert adjusted_rand_score(np.arange(n) % 2, found.labels) > 0.5
 
 
+@pytest.mark.compiled
+@pytest.mark.parametrize("seed", [0, 1])
+def test_covariances_of_their_own_are_told_apart_with_few_events_per_dimension(seed):
+    d, k, n = 16, 6, 400
+    rng = np.random.default_rng(seed)
+    shapes, labels = rng.normal(size=(k, d, d)) / 4, rng.integers(k, size=n)
+    centres = 0.3 * rng.normal(size=(k, d))
+    x = centres[labels] + np.einsum("nij,nj->ni", shapes[labels], rng.normal(size=(n, d)))
+    planted = learn_prior(learning(x, labels), rounds=20)
+    found = fit_points("gaussian", x)
+    assert found.free_energy <= planted.free_energy
+    assert adjusted_rand_score(labels, found.labels) > 0.9
+
+
 HARD = {
     "one event": np.array([[3.0, -2.0]]),
     "two events": np.array([[0.0, 1.0], [5.0, 1.0]]),

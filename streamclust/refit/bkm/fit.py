@@ -35,10 +35,9 @@ from streamclust.refit.bkm.search import (
     Steps,
     best_merges,
     bottom_up,
+    cold,
     iterate,
-    polish,
     refine,
-    shake,
     step,
 )
 from streamclust.refit.bkm.top_down import top_down
@@ -180,16 +179,6 @@ def effective_size(tree: LeafSummary, weight: Floats) -> float:
     if hasattr(tree, "sample_size"):
         size = max(size, tree.sample_size())
     return min(size, getattr(tree, "worth", np.inf))
-
-
-def cold(problem: Problem, rng: np.random.Generator, stage: str) -> Steps:
-    """Two bottom-up starts, the better of them refined."""
-    states: list[Labelling] = []
-    for k in STARTS:
-        states += [(yield from bottom_up(problem, k, rng, stage))]
-    best = yield from refine(min(states, key=lambda s: s.free_energy), rng, stage)
-    best = yield from shake(best, rng, stage)
-    return (yield from polish(best, stage))
 
 
 def cold_from_leaves(leaves: Problem, sample: Problem, rng: np.random.Generator) -> Steps:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,10 +11,11 @@ from streamclust._kernels.types import Floats
 from streamclust.families import AnyFamily, Gaussian
 from streamclust.families.priors import spread_indices
 from streamclust.moments import Moments
+from streamclust.refit.bkm.collapsed import locked
 from streamclust.refit.bkm.labelling import Labelling
 from streamclust.refit.bkm.path import START_GROWTH, best_path, learn_prior, path_down, seeded, settle, starts
 from streamclust.refit.bkm.problem import Problem
-from streamclust.refit.bkm.search import Steps, iterate, polish, refine, step
+from streamclust.refit.bkm.search import Steps, cold, coordinates, iterate, polish, refine, step
 from streamclust.refit.partition import Partition
 from streamclust.refit.steps import Step
 
@@ -43,9 +45,32 @@ def cold_points(problem: Problem, rng: np.random.Generator, stage: str, quick: b
 
 
 def points_path(problem: Problem, rng: np.random.Generator, stage: str, quick: bool) -> Steps:
-    """The best path on points. Few points have many local optima, and cost little: their paths are repeated."""
+    """The best path on points. Few points have many local optima, and cost little: their paths are repeated.
+
+    Where there are few per dimension, the labels found under a fixed prior are one more candidate.
+    """
     repeats = 1 if quick or len(problem.rows) > FEW_ROWS else REPEATS
-    return (yield from best_path(problem, rng, stage, repeats=repeats, quick=quick))
+    best = yield from best_path(problem, rng, stage, repeats=repeats, quick=quick)
+    if quick or len(problem.rows) > START_ROWS or not locked(best):
+        return best
+    other = yield from found_under_fixed_prior(problem, rng)
+    return other if other.free_energy < best.free_energy else best
+
+
+def found_under_fixed_prior(problem: Problem, rng: np.random.Generator) -> Steps:
+    """Labels found under the paper's prior (21) in units of the features' deviations; θ learnt from them.
+
+    Paths begin with a covariance that seeds share, and rows lock themselves into them: where clusters differ by
+    covariances more than by means, paths merge what has a lower F apart. η0 = D lets each have its own from the start,
+    and `unlock` lets rows go.
+    """
+    x = coordinates(problem)
+    rows = Moments(problem.rows.weight, x, np.zeros((len(x), 0)), "none")
+    fixed = replace(problem, family=Gaussian.informed(x), rows=rows, learner=None)
+    found = yield from cold(fixed, rng, "fixed prior")
+    assert problem.learner is not None
+    family = problem.learner.start(problem.group(found.labels, found.n_clusters))
+    return learn_prior(Labelling(problem.under(family), found.labels, found.n_clusters))
 
 
 def cold_tree(leaves: Problem, sample: Problem, rng: np.random.Generator, quick: bool = False) -> Steps:

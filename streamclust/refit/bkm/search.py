@@ -254,6 +254,16 @@ def best_splits(state: Labelling, rng: np.random.Generator, stage: str, principa
 # ---------------------------------------------------------------- all together
 
 
+def cold(problem: Problem, rng: np.random.Generator, stage: str) -> Steps:
+    """Two bottom-up starts, the better of them refined."""
+    states: list[Labelling] = []
+    for k in STARTS:
+        states += [(yield from bottom_up(problem, k, rng, stage))]
+    best = yield from refine(min(states, key=lambda s: s.free_energy), rng, stage)
+    best = yield from shake(best, rng, stage)
+    return (yield from polish(best, stage))
+
+
 def refine(
     state: Labelling, rng: np.random.Generator, stage: str, principal: int = 3, random: int = 2
 ) -> Steps:
