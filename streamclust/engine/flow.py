@@ -433,6 +433,7 @@ class Engine(Looking):
         assert (
             self.model is not None
         )  # with the clusters that the refit began from, though some may have new ids
+        self._recall()  # by the weights before the refit, which has seen less of clusters that were vanishing
         version = self.model.version + 1
         ids = self.lineage.follow(
             self.n_seen, version, self.model.ids, found.old_weight, found.new_weight, found.shared
