@@ -224,6 +224,14 @@ class Moments:
         """Move every point of the rows by `offset`."""
         return Moments(self.weight, self.mean + offset, self.scatter, self.kind)
 
+    def spread(self, step: Floats) -> Moments:
+        """Rows of which half the points lie one step ahead, each row its own, and half one step behind.
+
+        >>> Moments.of_points([[0.0, 0.0]]).spread(np.array([[2.0, 0.0]])).scatter.tolist()
+        [[[4.0, 0.0], [0.0, 0.0]]]
+        """
+        return Moments(self.weight, self.mean, self.scatter + self._outer(step, self.weight), self.kind)
+
     def widen(self, values: Floats) -> Moments:
         """The rows with more features, one for each value, which all their points have.
 

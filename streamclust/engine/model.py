@@ -161,6 +161,18 @@ class Model:
         return self.current if len(self.rows) == self.result.n_clusters else chosen(self.current, self.rows)
 
     @cached_property
+    def expected(self) -> Result:
+        """The components on show as events are assigned to them: those that move are wider by the way they have come.
+
+        As long a way may lie ahead: without it the events of a thin cluster that moves sideways would soon be
+        another's.
+        """
+        if not self.moved:
+            return self.shown
+        clusters, start = self.shown.clusters, self.result.clusters.mean[self.rows]
+        return having(self.shown, clusters.spread(clusters.mean - start))
+
+    @cached_property
     def clusters(self) -> Moments:
         """The clusters on show as of the last look, one row each."""
         return self.shown.clusters.to_groups(self.place, len(self.names))
@@ -247,7 +259,7 @@ class Model:
     def see(self, points: Floats) -> Seen:
         """The component on show of each complete point, and how far it is from that one's mean in its own units."""
         points = np.ascontiguousarray(self._own(points))
-        vector, root, offset = self._arrays
+        vector, root, offset = as_arrays(self.form)
         if root is None:
             cell = np.where(self.outside(points), len(self.rows), self.nearest(points).component)
             return Seen(cell, np.zeros((len(points), 0)))
@@ -268,7 +280,7 @@ class Model:
         """Points beyond every cluster's ellipsoid or, where clusters have none, likelier under the prior."""
         points = self._own(points)
         if isinstance(self.form, Quadratic):
-            return self.nearest(points).distance > reach(points.shape[1])
+            return self.see(points).cell == len(self.rows)
         assert isinstance(self.shown, Partition)
         family, phi0 = self.shown.family, self.shown.mixture.phi0
         total = float(self.shown.clusters.weight.sum())
@@ -281,7 +293,7 @@ class Model:
         points = self._own(points)
         missing = np.isnan(points)
         if not missing.any():
-            return self.shown.log_joint(points)
+            return self.expected.log_joint(points)
         joint = np.empty((len(points), len(self.rows)))
         patterns, which = np.unique(missing, axis=0, return_inverse=True)
         for i, pattern in enumerate(patterns):
@@ -292,24 +304,21 @@ class Model:
     def _log_joint_of(self, points: Floats, known: Bools) -> Floats:
         """The same for points of which only the `known` features are given."""
         if known.all():
-            return np.asarray(self.shown.log_joint(points))
+            return np.asarray(self.expected.log_joint(points))
         if not known.any():
             return np.broadcast_to(self._log_share, (len(points), len(self.rows)))
-        parameters = marginal(point_parameters(self.shown), known)
-        return np.asarray(log_density(self.shown, parameters, points) + self._log_share)
+        parameters = marginal(point_parameters(self.expected), known)
+        return np.asarray(log_density(self.expected, parameters, points) + self._log_share)
 
     @cached_property
     def _log_share(self) -> Floats:
-        weight = self.shown.clusters.weight
+        weight = self.expected.clusters.weight
         return np.asarray(np.log(weight / weight.sum()))
 
     @cached_property
     def _arrays(self) -> tuple[Floats, Floats | None, Floats]:
-        form = self.form
-        plain = np.ascontiguousarray
-        if isinstance(form, Quadratic):
-            return plain(form.centre), plain(form.root), plain(form.offset)
-        return plain(form.slope), None, plain(form.offset)
+        """The costs by which events are assigned."""
+        return as_arrays(cost_form(self.expected) if self.moved else self.form)
 
     def probability(self, points: Floats) -> Floats:
         """p(cluster | x), rows x clusters on show."""
@@ -355,6 +364,14 @@ def cost_form(result: Result) -> CostForm:
     factor = cholesky(full_covariances(result))
     offset = (d * np.log(2 * np.pi) + log_determinant(factor)) / 2 - np.log(result.weights)
     return Quadratic(result.means, whitener(factor) / np.sqrt(2), offset)
+
+
+def as_arrays(form: CostForm) -> tuple[Floats, Floats | None, Floats]:
+    """The numbers of a cost form as kernels take them."""
+    plain = np.ascontiguousarray
+    if isinstance(form, Quadratic):
+        return plain(form.centre), plain(form.root), plain(form.offset)
+    return plain(form.slope), None, plain(form.offset)
 
 
 def full_covariances(result: Mixture) -> Floats:

@@ -1,8 +1,11 @@
 """The ladder of windows: what differs, since when, and how the clusters follow."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.metrics import adjusted_rand_score
 
 from streamclust import StreamClusterer
 from streamclust._kernels.engine.windows import block_sums, mean_statistics
@@ -13,6 +16,7 @@ from streamclust.engine.running import moved
 from streamclust.engine.shards import WHOLE_EVENTS
 from streamclust.engine.watch import BLOCK_EVENTS, WINDOW_EVENTS, Watch
 from streamclust.lineage import Change
+from streamclust_connectors.synthetic import Drift
 from tests.streams import clustered
 
 
@@ -202,3 +206,32 @@ def test_the_present_is_what_is_kept_of_all_its_events():
     assert weight.sum() == pytest.approx(present, abs=2 * BLOCK_EVENTS)
     assert_array_equal(rows[-WHOLE_EVENTS:], shifted(22_000, 16_000, 2.5)[-WHOLE_EVENTS:])
     assert set(weight[:-WHOLE_EVENTS].tolist()) == {float(BLOCK_EVENTS)}
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("seed", [5, 6])
+def test_clusters_that_vanish_while_others_move_are_retired(seed):
+    stream = Drift(2, n_events=7500, splits=0, seed=seed)  # two vanish at event 5,000
+    model = StreamClusterer()
+    for rows, _ in stream.batches(500):
+        model.learn_many(rows)
+    died = [change.at for change in model.lineage if change.kind == "died"]
+    assert len(died) == 2
+    assert min(died) > 5000
+    assert model.n_clusters == 8
+
+
+def test_a_thin_cluster_that_moves_sideways_keeps_its_events():
+    rng = np.random.default_rng(3)
+    label = rng.integers(2, size=2000)
+    rows = rng.normal(size=(2000, 2)) * np.where(label, 0.02, 1.0)[:, None] ** [0.0, 1.0]
+    rows[label == 0, 1] += 8.0
+    thin = np.array([0.0, 0.02]) * label[:, None]  # a deviation of the thin one
+    model = StreamClusterer()
+    model.learn_many(rows)
+    following = moved(model.model, rows - 3.0 * thin, np.ones(len(rows)))
+    farther = rows - 13.0 * thin
+    assert adjusted_rand_score(label, following.predict(farther)) == 1.0
+    as_thin_as_it_was = replace(following, moved=False)
+    assert adjusted_rand_score(label, as_thin_as_it_was.predict(farther)) < 0.5
+    assert_array_equal(following.see(rows).cell, as_thin_as_it_was.see(rows).cell)
