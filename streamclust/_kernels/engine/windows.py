@@ -87,3 +87,33 @@ def mean_statistics(new: Floats, old: Floats, fewest: float) -> Floats:
         result[1] = max(result[1], statistic)
         result[2] += 1.0
     return result
+
+
+@kernel
+def ladder_statistics(blocks: Floats, fewest: float) -> Floats:
+    """`mean_statistics` of the newest 1, 2, 4, ... blocks against as many before them, one row each.
+
+    Blocks are those of `block_sums`, the newest first.
+    """
+    n, n_cells, width = blocks.shape
+    rungs = 0
+    while 2 << rungs <= n:
+        rungs += 1
+    found = np.empty((rungs, 3))
+    new, old = np.zeros((n_cells, width)), np.zeros((n_cells, width))
+    end = 0
+    for r in range(-1, rungs):  # in round -1 the newest block alone becomes `new`
+        start, end = end, 1 << (r + 1)
+        for c in range(n_cells):
+            for i in range(width):
+                old[c, i] = 0.0
+                for b in range(start, end):
+                    old[c, i] += blocks[b, c, i]
+        if r >= 0:
+            statistics = mean_statistics(new, old, fewest)
+            for j in range(3):
+                found[r, j] = statistics[j]
+        for c in range(n_cells):
+            for i in range(width):
+                new[c, i] += old[c, i]
+    return found
