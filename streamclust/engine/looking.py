@@ -11,7 +11,7 @@ from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine import ladder, schedule
 from streamclust.engine.births import newborn
 from streamclust.engine.ladder import Findings
-from streamclust.engine.model import Seen, joined, reach, weighing
+from streamclust.engine.model import Model, Seen, joined, reach, weighing
 from streamclust.engine.present import kish
 from streamclust.engine.reading import Reading
 from streamclust.engine.refits import Refit
@@ -59,6 +59,8 @@ class Looking(Reading):
     pending_refit: Refit | None
     change_due: int
     """Event count from which a look starts a refit because the stream has changed."""
+    _last_seen: tuple[tuple[int, int], Model, tuple[Floats, Floats, Seen]] | None = None
+    """What `_seen` gave last: at which event, of how many events, by which model."""
 
     def _start_refit(self, lag: int | None = None, more: Moments | None = None) -> None:
         raise NotImplementedError
@@ -76,7 +78,7 @@ class Looking(Reading):
         if thorough or self.look_gap < schedule.LOOK_EVENTS:
             self._recall()
         waited = thorough and self.n_seen >= self.last_refit + self.settings.refit_every
-        if self.n_seen >= self.change_due or (waited and self.shards.changing(self.shards.merged_tree())):
+        if self.n_seen >= self.change_due or (waited and self.shards.changing(self.shards.live_tree())):
             self._start_refit(lag=schedule.lag_of_change(self.n_seen, self.n_seen - self.begin))
 
     def _follow(self) -> Findings:
@@ -110,16 +112,20 @@ class Looking(Reading):
         n = min(max(gap // BLOCK_EVENTS, LOOK_SAMPLE_EVENTS), WINDOW_EVENTS)
         return n // max(1, len(self.shards))
 
-    def _seen(self, rows: Floats, gap: int) -> Seen:
-        """The rows of `recent` as the model sees them; watched events are labelled once for a model published.
+    def _seen(self, gap: int) -> tuple[Floats, Floats, Seen]:
+        """The events of `recent`, their weights, and how the model sees them; watched ones are labelled once.
 
-        Until clusters move, they are where they were published but for what chance there is in few events.
+        By the model as it was published, until clusters move: what they learn at a look changes few labels.
         """
         assert self.model is not None
         n = self._sampled(gap)
-        if n and not self.model.moved:
-            return self.shards.latest_seen_by(self.model.published, n)
-        return self.model.see(rows)
+        model = self.model.published if n and not self.model.moved else self.model
+        known = self._last_seen
+        if known is None or known[0] != (self.n_seen, n) or known[1] is not model:
+            rows, weight = self.recent(gap)
+            seen = model.see(rows) if model is self.model else self.shards.latest_seen_by(model, n)
+            known = self._last_seen = (self.n_seen, n), model, (rows, weight, seen)
+        return known[2]
 
     def present_rows(self) -> tuple[Floats, Floats, bool]:
         """The events kept of the present, at least 1,024 if there are, their weights, and whether they cover it.
@@ -144,8 +150,7 @@ class Looking(Reading):
         """Let the clusters know of the events that have come since they last did, unless those weigh little."""
         assert self.model is not None
         since, still = self.n_seen - self.learnt_until, not self.model.moved
-        gap = max(gap, since) if still and gap >= schedule.LOOK_EVENTS else gap
-        rows, weight = self.recent(gap)
+        rows, weight, seen = self._seen(gap)
         total, each = self.shards.weight, float(weight.mean())
         fresh = min(since * each, total)
         present = (
@@ -154,9 +159,10 @@ class Looking(Reading):
         if still and 0 < fresh < MIN_FRESH_SHARE * present:
             return
         if fresh > 0:
-            component = self._seen(rows, gap).cell
+            if still and schedule.LOOK_EVENTS <= gap < since:
+                rows, weight, seen = self._seen(since)
             self.model = self.model.learnt(
-                with_latest(self.model, rows, weight, component, fresh, present, total)
+                with_latest(self.model, rows, weight, seen.cell, fresh, present, total)
             )
         self.learnt_until = self.n_seen
 
@@ -166,8 +172,7 @@ class Looking(Reading):
         If there are such events but no cluster to open, it begins at this look.
         """
         assert self.model is not None
-        rows, weight = self.recent(gap)
-        cell, whitened = self._seen(rows, gap)
+        rows, weight, (cell, whitened) = self._seen(gap)
         outside = cell == len(self.model.rows)
         own = np.einsum("ij,ij->i", whitened, whitened) / 2 <= reach(self.model.n_coordinates)
         suspects = rows[~(self.model.in_large[cell] & own)]  # all others are inside a large cluster
@@ -267,7 +272,7 @@ class Looking(Reading):
         """The cluster on show of each row, given its cell: of those that are in none the one of least cost."""
         assert self.model is not None
         of = np.append(self.model.place, -1)[cell]
-        alone = np.flatnonzero(of < 0)
+        alone = (of < 0).nonzero()[0]
         if len(alone):
             of[alone] = self.model.nearest(rows[alone]).cluster
         return of
@@ -275,8 +280,8 @@ class Looking(Reading):
     def _note(self) -> None:
         """Keep in the history how the latest events share out among the clusters on show."""
         assert self.model is not None
-        rows, weight = self.recent(self.look_gap)
-        of = self._owners(rows, self._seen(rows, self.look_gap).cell)
+        rows, weight, seen = self._seen(self.look_gap)
+        of = self._owners(rows, seen.cell)
         sums = np.bincount(of, weight, len(self.model.names)).tolist()
         self.lineage.history.add(self.n_seen, dict(zip(self.model.names.tolist(), sums, strict=True)))
 

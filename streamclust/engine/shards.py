@@ -300,10 +300,7 @@ class Shards(dict[Hashable, Shard]):
 
     def stands_for(self) -> Floats:
         """How many events each that `watched()` gives stands for."""
-        parts = [
-            np.where(part.watch.numbers() < WINDOW_EVENTS, 1.0, float(BLOCK_EVENTS)) for part in self.values()
-        ]
-        return np.concatenate(parts)[self._order()]
+        return np.concatenate([part.watch.stands_for() for part in self.values()])[self._order()]
 
     def _order(self) -> Ints | slice:
         """How the watched events of all shards follow each other."""
@@ -319,7 +316,11 @@ class Shards(dict[Hashable, Shard]):
     def latest_seen_by(self, model: Model, n: int = WINDOW_EVENTS) -> Seen:
         """The events that `latest` gives as a model sees them; each is labelled once."""
         parts = [part.watch.seen_by(model, n) for part in self.values()]
-        return parts[0] if len(parts) == 1 else Seen(*(np.concatenate(kept) for kept in zip(*parts, strict=True)))
+        return (
+            parts[0]
+            if len(parts) == 1
+            else Seen(*(np.concatenate(kept) for kept in zip(*parts, strict=True)))
+        )
 
     def sums_by(self, model: Model, size: int) -> Floats:
         """`block_sums` of the events that `watched()` gives, as a model sees them."""
@@ -343,6 +344,12 @@ class Shards(dict[Hashable, Shard]):
         """Merge all shards into a new tree, without spare columns."""
         tree = merge_all([self[key].tree for key in sorted(self, key=str)] or [self._empty_tree(0)])
         return tree if self.capacity == self.n_features else tree.narrowed(self.n_features)
+
+    def live_tree(self) -> SummaryTree:
+        """The same to read at once: the tree itself where there is but one."""
+        if len(self) == 1 and self.capacity == self.n_features:
+            return next(iter(self.values())).tree
+        return self.merged_tree()
 
     def merged(self) -> Shard:
         """Merge all shards into a new one, with the latest watched events of each."""

@@ -58,14 +58,17 @@ class Ring:
     def add(self, rows: Floats, weight: Floats | None, at: Ints) -> None:
         """Keep these events, the oldest first."""
         self.count += len(rows)
-        n, end = min(len(rows), self.size), self.count % self.size
+        self.put(self.rows, rows)
+        self.put(self.weight, np.ones(len(rows)) if weight is None else weight)
+        self.put(self.at, at)
+
+    def put(self, kept: Kept, new: Kept) -> None:
+        """Write what is kept of each of the latest events in its place; of too many, of the last."""
+        n, end = min(len(new), self.size), self.count % self.size
         later = min(n, end)
-        for kept, new in ((self.rows, rows), (self.weight, weight), (self.at, at)):
-            if new is None:
-                kept[end - later : end] = kept[self.size - (n - later) :] = 1.0
-            else:
-                kept[end - later : end] = new[len(new) - later :]
-                kept[self.size - (n - later) :] = new[len(new) - n : len(new) - later]
+        kept[end - later : end] = new[len(new) - later :]
+        if n > later:
+            kept[self.size - (n - later) :] = new[len(new) - n : len(new) - later]
 
     def __len__(self) -> int:
         return min(self.count, self.size)
@@ -84,11 +87,6 @@ class Ring:
         if n <= end:
             return kept[end - n : end].copy()
         return np.concatenate([kept[self.size - (n - end) :], kept[:end]])
-
-    def places(self, n: int = WINDOW_EVENTS) -> Ints:
-        """Where in the ring the latest n events are."""
-        n = min(n, len(self))
-        return np.asarray((self.count - n + np.arange(n)) % self.size)
 
     def widen(self, values: Floats) -> None:
         """Add features in which every event so far has the same values."""
@@ -156,10 +154,10 @@ class Watch(Ring):
                 ),
             )
         if kept.labelled < self.count:
-            new = self.places(self.count - kept.labelled)
-            for whole, part in zip(kept.seen, model.see(self.rows[new]), strict=True):
-                whole[new] = part
-        self._kept = kept._replace(labelled=self.count)
+            cell, whitened = model.see(self.latest(self.count - kept.labelled))
+            self.put(kept.seen.cell, cell)
+            self.put(kept.seen.whitened, whitened)
+            self._kept = kept._replace(labelled=self.count)
         return Seen(self.last(kept.seen.cell, n), self.last(kept.seen.whitened, n))
 
     def sums_by(self, model: Model, size: int) -> Floats:
@@ -180,6 +178,11 @@ class Watch(Ring):
         return np.where(
             index < WINDOW_EVENTS, index, watched_in(WINDOW_EVENTS // BLOCK_EVENTS + index - WINDOW_EVENTS)
         )
+
+    def stands_for(self) -> Floats:
+        """How many events of its shard each that `latest()` gives stands for: itself, or all of its block."""
+        index = self.count - len(self) + np.arange(len(self))
+        return np.where(index < WINDOW_EVENTS, 1.0, float(BLOCK_EVENTS))
 
     def merge(self, other: Watch) -> None:
         """Keep what another has watched, as the latest, and the number of both."""
