@@ -40,13 +40,19 @@ def quiet(n: int, n_clusters: int, ids_changed: bool) -> bool:
 def next_refit(n: int, evidence: float, warmup: int, every: int, quiet: bool = False) -> int:
     """The event count of the refit after one at n, where `evidence` is the (decayed) weight of what was learnt.
 
-    The first at `warmup`; then at twice the count each time (four times where clusters are `quiet`), up to `every`
-    events apart; and no sooner than the evidence can have grown by half. What changes before that, a look sees.
+    The first at `warmup`; then at twice the count each time, up to `every` events apart; and no sooner than the
+    evidence can have grown by half. Where clusters are `quiet`, at four times the count or the evidence: they learn at
+    looks, and what changes before that, a look sees.
+
+    >>> next_refit(8000, 8000.0, 20, every=20_000), next_refit(80_000, 80_000.0, 20, every=20_000)
+    (16000, 120000)
+    >>> next_refit(80_000, 80_000.0, 20, every=20_000, quiet=True)
+    320000
     """
     if n < warmup:
         return warmup
-    growth = QUIET_GROWTH if quiet else EARLY_GROWTH
-    return n + max(min((growth - 1) * n, every), int(REFIT_GROWTH * evidence))
+    growth, more = (QUIET_GROWTH, QUIET_GROWTH - 1) if quiet else (EARLY_GROWTH, REFIT_GROWTH)
+    return n + max(min((growth - 1) * n, every), int(more * evidence))
 
 
 def lag(n: int, following: int) -> int:
