@@ -7,7 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streamclust._kernels.engine.windows import block_sums, ladder_statistics, mean_statistics
+from streamclust._kernels.engine.windows import (
+    at_rest,
+    block_sums,
+    fit_statistics,
+    ladder_statistics,
+    mean_statistics,
+)
 from streamclust._kernels.types import Floats
 from streamclust.engine.model import Model, Seen
 from streamclust.engine.shards import WHOLE_EVENTS, Shards
@@ -60,10 +66,8 @@ def p_values(statistics: Floats, d: int) -> Floats:
 
 def fit(newest: Floats) -> float:
     """p-value of a window under the model: compared with an endless window that fits the model exactly."""
-    ideal = np.zeros_like(newest)
-    ideal[:, :2] = 1e9
-    ideal[:, 2 + (newest.shape[1] - 2) // 2 :] = 1e9
-    return p_value(newest, ideal)
+    d = (newest.shape[1] - 2) // 2
+    return float(p_values(fit_statistics(newest, MIN_JUDGED_EVENTS)[None], d)[0])
 
 
 def look(shards: Shards, model: Model, n_seen: int, moving: bool, tolerated: float) -> Findings:
@@ -75,6 +79,10 @@ def look(shards: Shards, model: Model, n_seen: int, moving: bool, tolerated: flo
     newest = block_sums(*model.see(rows), weight, len(model.rows) + 1, MIN_WINDOW_EVENTS)
     fits = True
     if len(newest):
+        if not (moving or model.moved):  # at most looks nothing has moved: that shows without p-values
+            blocks = shards.sums_by(model.published, MIN_WINDOW_EVENTS)
+            if at_rest(newest[0], blocks, tolerated, MIN_JUDGED_EVENTS):
+                return Findings(fits=True)
         outside = newest[0, -1, 0] / max(newest[0, :, 0].sum(), 1e-300)
         fits = bool(outside <= tolerated and fit(newest[0]) >= MOVE_P_VALUE)
     fresh = since = None

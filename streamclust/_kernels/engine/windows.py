@@ -1,10 +1,15 @@
 """Events of a window in the cells of a model, and whether two windows differ."""
 
+import math
+
 import numpy as np
 
-from streamclust._kernels.compile import kernel
+from streamclust._kernels.compile import kernel, part
 from streamclust._kernels.engine.assign import assign_points
 from streamclust._kernels.types import Floats, Ints
+
+ORDINARY_DEVIATIONS = 3.0
+"""A χ² statistic no farther above its expectation, in standard deviations, has a p-value of at least .001."""
 
 
 @kernel
@@ -117,3 +122,45 @@ def ladder_statistics(blocks: Floats, fewest: float) -> Floats:
             for i in range(width):
                 new[c, i] += old[c, i]
     return found
+
+
+@kernel
+def fit_statistics(window: Floats, fewest: float) -> Floats:
+    """`mean_statistics` of a window against an endless one that fits the model exactly."""
+    n_cells, width = window.shape
+    d = (width - 2) // 2
+    ideal = np.zeros((n_cells, width))
+    for c in range(n_cells):
+        ideal[c, 0] = ideal[c, 1] = 1e9
+        for i in range(d):
+            ideal[c, 2 + d + i] = 1e9
+    return mean_statistics(window, ideal, fewest)
+
+
+@part
+def ordinary(every: float, largest: float, cells: float, d: int) -> bool:
+    """Whether a row of `mean_statistics` is as chance makes it, without a p-value."""
+    both = every <= d * cells + ORDINARY_DEVIATIONS * math.sqrt(2.0 * d * cells)
+    return both and largest <= d + ORDINARY_DEVIATIONS * math.sqrt(2.0 * d)
+
+
+@kernel
+def at_rest(newest: Floats, blocks: Floats, tolerated: float, fewest: float) -> bool:
+    """Whether neither the newest window against the model, nor any of the ladder, needs a p-value: all are ordinary.
+
+    Nor is a share of the newest window above `tolerated` outside all clusters.
+    """
+    d = (newest.shape[1] - 2) // 2
+    total = 0.0
+    for c in range(len(newest)):
+        total += newest[c, 0]
+    if newest[len(newest) - 1, 0] > tolerated * total:
+        return False
+    own = fit_statistics(newest, fewest)
+    if not ordinary(own[0], own[1], own[2], d):
+        return False
+    rungs = ladder_statistics(blocks, fewest)
+    for r in range(len(rungs)):
+        if not ordinary(rungs[r, 0], rungs[r, 1], rungs[r, 2], d):
+            return False
+    return True
