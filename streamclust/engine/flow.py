@@ -336,8 +336,9 @@ class Engine(Looking):
         warmup = schedule.first_refit(self.n_features) if s.warmup is None else s.warmup
         n_clusters = 1 if self.model is None else len(self.model.ids)
         quiet = schedule.quiet(self.n_seen, n_clusters, self.ids_changed)
+        enough = schedule.FULL_SAMPLE * tree.sample_capacity
         self.next_refit = schedule.next_refit(
-            self.n_seen, evidence, warmup, s.refit_every, quiet and not drifted
+            self.n_seen, evidence, warmup, s.refit_every, quiet and not drifted, tree.n_events >= enough
         )
         if self.model is None:
             self.model = self._first_model(tree)
@@ -352,9 +353,7 @@ class Engine(Looking):
         # events at the last challenge
         searched = tree.n_events * self.last_challenge / evidence
         # Soon after a change a search from nothing would find where clusters were beside where they are.
-        settled = not self.ids_changed and (
-            drifted or searched >= schedule.FULL_SAMPLE * tree.sample_capacity
-        )
+        settled = not self.ids_changed and (drifted or searched >= enough)
         challenged = schedule.challenged(evidence, self.last_challenge, quiet, settled)
         cold = challenged or (drifted and self.ids_changed)
         if cold:

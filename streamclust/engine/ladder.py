@@ -7,7 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streamclust._kernels.engine.windows import block_sums, mean_statistics
+from streamclust._kernels.engine.windows import (
+    at_rest,
+    block_sums,
+    fit_statistics,
+    ladder_statistics,
+    mean_statistics,
+)
 from streamclust._kernels.types import Floats
 from streamclust.engine.model import Model, Seen
 from streamclust.engine.shards import WHOLE_EVENTS, Shards
@@ -47,19 +53,21 @@ def p_value(new: Floats, old: Floats) -> float:
 
     Shares do not count: sources that report in turns, in blocks of any length, are no drift.
     """
-    every, largest, cells = mean_statistics(new, old, MIN_JUDGED_EVENTS)
-    d = (new.shape[1] - 2) // 2
-    if not (cells and d):
-        return 1.0
-    return float(min(1.0, 2.0 * min(chdtrc(d * cells, every), cells * chdtrc(d, largest))))
+    return float(p_values(mean_statistics(new, old, MIN_JUDGED_EVENTS)[None], (new.shape[1] - 2) // 2)[0])
+
+
+def p_values(statistics: Floats, d: int) -> Floats:
+    """The same of rows of `mean_statistics`, of D features."""
+    every, largest, cells = statistics.T
+    df = d * np.maximum(cells, 1.0)
+    p = 2.0 * np.minimum(chdtrc(df, every), cells * chdtrc(d, largest))
+    return np.where(cells * d > 0, np.minimum(1.0, p), 1.0)
 
 
 def fit(newest: Floats) -> float:
     """p-value of a window under the model: compared with an endless window that fits the model exactly."""
-    ideal = np.zeros_like(newest)
-    ideal[:, :2] = 1e9
-    ideal[:, 2 + (newest.shape[1] - 2) // 2 :] = 1e9
-    return p_value(newest, ideal)
+    d = (newest.shape[1] - 2) // 2
+    return float(p_values(fit_statistics(newest, MIN_JUDGED_EVENTS)[None], d)[0])
 
 
 def look(shards: Shards, model: Model, n_seen: int, moving: bool, tolerated: float) -> Findings:
@@ -67,40 +75,51 @@ def look(shards: Shards, model: Model, n_seen: int, moving: bool, tolerated: flo
 
     Windows of all events in a row are only tried where the shortest does not fit, or means are moving already.
     """
-    rows, weight = shards.near()
-    newest = block_sums(
-        *model.see(rows[-MIN_WINDOW_EVENTS:]),
-        weight[-MIN_WINDOW_EVENTS:],
-        len(model.rows) + 1,
-        MIN_WINDOW_EVENTS,
-    )
+    rows, weight = shards.near(MIN_WINDOW_EVENTS)
+    newest = block_sums(*model.see(rows), weight, len(model.rows) + 1, MIN_WINDOW_EVENTS)
     fits = True
     if len(newest):
+        if not (moving or model.moved):  # at most looks nothing has moved: that shows without p-values
+            blocks = shards.sums_by(model.published, MIN_WINDOW_EVENTS)
+            if at_rest(newest[0], blocks, tolerated, MIN_JUDGED_EVENTS):
+                return Findings(fits=True)
         outside = newest[0, -1, 0] / max(newest[0, :, 0].sum(), 1e-300)
         fits = bool(outside <= tolerated and fit(newest[0]) >= MOVE_P_VALUE)
     fresh = since = None
-    for rung, p in climb(shards, model, n_seen, near=moving or not fits):
-        fresh = fresh or (rung if p < MOVE_P_VALUE else None)
+    for near, n, p in climb(shards, model, near=moving or not fits):
+        if p >= MOVE_P_VALUE:
+            continue
+        found = window(shards, n_seen, near, n)
+        fresh = fresh or found
         if p < CHANGE_P_VALUE:
-            since = rung
+            since = found
             break
     return Findings(fits, fresh, since)
 
 
-def climb(shards: Shards, model: Model, n_seen: int, near: bool) -> Iterator[tuple[Rung, float]]:
-    """Every window, the shortest first, and how often chance makes it differ as much from the one before it."""
+def climb(shards: Shards, model: Model, near: bool) -> Iterator[tuple[bool, int, float]]:
+    """Every window, the shortest first: whether it is of events in a row or of watched ones, how many, and p-value."""
     if near:
         rows, weight = shards.near()
         for n, p in rungs(weight, lambda part: model.see(rows[part]), len(model.rows), WHOLE_EVENTS // 2):
-            yield Rung(n, rows[-n:], weight[-n:]), p
-    rows, weight, at = shards.watched()
+            yield True, n, p
     if model.moved:
-        found = rungs(weight, lambda part: model.see(rows[part]), len(model.rows), WINDOW_EVENTS // 2)
+        rows, weight, _ = shards.watched()
+        for n, p in rungs(weight, lambda part: model.see(rows[part]), len(model.rows), WINDOW_EVENTS // 2):
+            yield False, n, p
     else:
-        seen = shards.seen_by(model.published)
-        found = rungs(weight, seen.some, len(model.rows), WINDOW_EVENTS // 2)
-    for n, p in found:
-        yield Rung(n_seen - int(at[-n]), rows[-n:], weight[-n:]), p
+        blocks = shards.sums_by(model.published, MIN_WINDOW_EVENTS)
+        found = p_values(ladder_statistics(blocks, MIN_JUDGED_EVENTS), model.whitened_features)
+        for i, p in enumerate(found.tolist()):
+            yield False, MIN_WINDOW_EVENTS << i, p
+
+
+def window(shards: Shards, n_seen: int, near: bool, n: int) -> Rung:
+    """The newest n events in a row or, if not `near`, the newest n watched ones."""
+    if near:
+        return Rung(n, *shards.near(n))
+    rows, weight, at = shards.watched()
+    return Rung(n_seen - int(at[-n]), rows[-n:], weight[-n:])
 
 
 def rungs(weight: Floats, see: Callable[[slice], Seen], k: int, longest: int) -> Iterator[tuple[int, float]]:

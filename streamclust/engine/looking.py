@@ -7,16 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from streamclust._kernels.types import Bools, Floats
+from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine import ladder, schedule
 from streamclust.engine.births import newborn
 from streamclust.engine.ladder import Findings
-from streamclust.engine.model import joined, reach, weighing
+from streamclust.engine.model import Model, Seen, joined, reach, weighing
 from streamclust.engine.present import kish
 from streamclust.engine.reading import Reading
 from streamclust.engine.refits import Refit
 from streamclust.engine.running import moved, with_latest
 from streamclust.engine.shards import LOOK_SAMPLE_EVENTS
+from streamclust.engine.watch import BLOCK_EVENTS, WINDOW_EVENTS
 from streamclust.families.cost_form import Quadratic
 from streamclust.lineage import Lineage
 from streamclust.moments import Moments
@@ -24,6 +25,8 @@ from streamclust.moments import Moments
 MIN_PRESENT_EVENTS = 1024
 """The present, the time for which the stream has been as it is, has at least so many events: from fewer a refit would
 merge clusters that are far apart."""
+MIN_FRESH_SHARE = 1 / 32
+"""Clusters learn at a look once the events that they do not know of weigh this share of the present."""
 MIN_EXPECTED_EVENTS = 30.0
 """A cluster is judged for retirement if its weight lets expect at least so many of the present's events."""
 RETIRED_SHARE = 0.002
@@ -56,6 +59,8 @@ class Looking(Reading):
     pending_refit: Refit | None
     change_due: int
     """Event count from which a look starts a refit because the stream has changed."""
+    _last_seen: tuple[tuple[int, int], Model, tuple[Floats, Floats, Seen]] | None = None
+    """What `_seen` gave last: at which event, of how many events, by which model."""
 
     def _start_refit(self, lag: int | None = None, more: Moments | None = None) -> None:
         raise NotImplementedError
@@ -73,7 +78,7 @@ class Looking(Reading):
         if thorough or self.look_gap < schedule.LOOK_EVENTS:
             self._recall()
         waited = thorough and self.n_seen >= self.last_refit + self.settings.refit_every
-        if self.n_seen >= self.change_due or (waited and self.shards.changing(self.shards.merged_tree())):
+        if self.n_seen >= self.change_due or (waited and self.shards.changing(self.shards.live_tree())):
             self._start_refit(lag=schedule.lag_of_change(self.n_seen, self.n_seen - self.begin))
 
     def _follow(self) -> Findings:
@@ -95,10 +100,32 @@ class Looking(Reading):
 
     def recent(self, gap: int) -> tuple[Floats, Floats]:
         """Events that stand for the last `gap`, and their weights."""
+        n = self._sampled(gap)
+        if not n:
+            return self.shards.near(LOOK_SAMPLE_EVENTS)
+        return self.shards.latest(n), self.shards.latest_weights(n)
+
+    def _sampled(self, gap: int) -> int:
+        """How many watched events of each shard stand for the last `gap` events; 0, if the latest in a row do."""
         if gap < schedule.LOOK_EVENTS and len(self.shards.whole):
-            rows, weight = self.shards.near()
-            return rows[-LOOK_SAMPLE_EVENTS:], weight[-LOOK_SAMPLE_EVENTS:]
-        return self.shards.recent(), self.shards.recent_weights()
+            return 0
+        n = min(max(gap // BLOCK_EVENTS, LOOK_SAMPLE_EVENTS), WINDOW_EVENTS)
+        return n // max(1, len(self.shards))
+
+    def _seen(self, gap: int) -> tuple[Floats, Floats, Seen]:
+        """The events of `recent`, their weights, and how the model sees them; watched ones are labelled once.
+
+        By the model as it was published, until clusters move: what they learn at a look changes few labels.
+        """
+        assert self.model is not None
+        n = self._sampled(gap)
+        model = self.model.published if n and not self.model.moved else self.model
+        known = self._last_seen
+        if known is None or known[0] != (self.n_seen, n) or known[1] is not model:
+            rows, weight = self.recent(gap)
+            seen = model.see(rows) if model is self.model else self.shards.latest_seen_by(model, n)
+            known = self._last_seen = (self.n_seen, n), model, (rows, weight, seen)
+        return known[2]
 
     def present_rows(self) -> tuple[Floats, Floats, bool]:
         """The events kept of the present, at least 1,024 if there are, their weights, and whether they cover it.
@@ -120,16 +147,23 @@ class Looking(Reading):
         return np.concatenate([older, rows]), np.concatenate([each, weight]), covered
 
     def _learn_latest(self, gap: int) -> None:
-        """Let the clusters know of the events that have come since they last did."""
+        """Let the clusters know of the events that have come since they last did, unless those weigh little."""
         assert self.model is not None
-        rows, weight = self.recent(gap)
+        since, still = self.n_seen - self.learnt_until, not self.model.moved
+        rows, weight, seen = self._seen(gap)
         total, each = self.shards.weight, float(weight.mean())
-        fresh = min((self.n_seen - self.learnt_until) * each, total)
+        fresh = min(since * each, total)
         present = (
             min(total, max(self.n_seen - self.begin, MIN_PRESENT_EVENTS) * each) if self.begin else total
         )
+        if still and 0 < fresh < MIN_FRESH_SHARE * present:
+            return
         if fresh > 0:
-            self.model = self.model.learnt(with_latest(self.model, rows, weight, fresh, present, total))
+            if still and schedule.LOOK_EVENTS <= gap < since:
+                rows, weight, seen = self._seen(since)
+            self.model = self.model.learnt(
+                with_latest(self.model, rows, weight, seen.cell, fresh, present, total)
+            )
         self.learnt_until = self.n_seen
 
     def _open_new(self, gap: int) -> None:
@@ -138,9 +172,14 @@ class Looking(Reading):
         If there are such events but no cluster to open, it begins at this look.
         """
         assert self.model is not None
-        rows, weight = self.recent(gap)
-        self.shards.strays.see(rows[self.model.large.outside(rows)], first=0)
-        outside = self.outside(rows)
+        rows, weight, (cell, whitened) = self._seen(gap)
+        outside = cell == len(self.model.rows)
+        own = np.einsum("ij,ij->i", whitened, whitened) / 2 <= reach(self.model.n_coordinates)
+        suspects = rows[~(self.model.in_large[cell] & own)]  # all others are inside a large cluster
+        if len(suspects):
+            self.shards.strays.see(suspects[self.model.large.outside(suspects)], first=0)
+        if self.settings.birth_penalty is not None:
+            outside = self._beyond(rows, self.settings.birth_penalty)
         if outside.mean() <= self.tolerated:
             return
         born = newborn(self.model, rows[outside], self.settings.birth_penalty)
@@ -193,10 +232,8 @@ class Looking(Reading):
         assert self.model is not None
         if not self.settings.follows:
             return
-        rows, each, _ = self.present_rows()
-        everyone = self.model.everyone
-        weight = everyone.weight
-        of = everyone.nearest(rows).cluster
+        of, each = self._present_owners()
+        weight = self.model.weight
         count, share = np.bincount(of, minlength=len(weight)), np.bincount(of, each, len(weight)) / each.sum()
         expected = kish(each) * weight / weight.sum()
         ids = list(self.model.ids)
@@ -217,20 +254,41 @@ class Looking(Reading):
                 self.model, version=version, n_seen=self.n_seen, ids=tuple(ids), hidden=hidden
             )
 
+    def _present_owners(self) -> tuple[Ints, Floats]:
+        """The cluster, hidden or not, of each of the events kept of the present, and what they weigh.
+
+        If the present is as long as the watched events last, those alone: they are labelled already.
+        """
+        assert self.model is not None
+        model = self.model
+        if model.hidden or model.moved or self.n_seen - self.begin < BLOCK_EVENTS * WINDOW_EVENTS:
+            rows, each, _ = self.present_rows()
+            return model.everyone.nearest(rows).cluster, each
+        rows, each, _ = self.shards.watched()
+        cell = self.shards.seen_by(model.published).cell
+        return self._owners(rows, cell), each * self.shards.stands_for()
+
+    def _owners(self, rows: Floats, cell: Ints) -> Ints:
+        """The cluster on show of each row, given its cell: of those that are in none the one of least cost."""
+        assert self.model is not None
+        of = np.append(self.model.place, -1)[cell]
+        alone = (of < 0).nonzero()[0]
+        if len(alone):
+            of[alone] = self.model.nearest(rows[alone]).cluster
+        return of
+
     def _note(self) -> None:
         """Keep in the history how the latest events share out among the clusters on show."""
         assert self.model is not None
-        rows, weight = self.recent(self.look_gap)
-        of, k = self.model.nearest(rows).cluster, len(self.model.names)
-        sums = np.bincount(of, weight, k).tolist()
+        rows, weight, seen = self._seen(self.look_gap)
+        of = self._owners(rows, seen.cell)
+        sums = np.bincount(of, weight, len(self.model.names)).tolist()
         self.lineage.history.add(self.n_seen, dict(zip(self.model.names.tolist(), sums, strict=True)))
 
-    def outside(self, points: Floats) -> Bools:
-        """Which points no cluster explains: beyond every ellipsoid or, with a birth penalty, farther than that."""
+    def _beyond(self, points: Floats, penalty: float) -> Bools:
+        """Which points are farther from every cluster's mean than a birth costs."""
         assert self.model is not None
-        if self.settings.birth_penalty is None:
-            return self.model.outside(points)
         means = self.model.shown.clusters.mean
         known = points[:, : means.shape[1]]
         nearest = np.min([((known - mean) ** 2).sum(axis=1) for mean in means], axis=0)
-        return np.asarray(nearest > self.settings.birth_penalty)
+        return np.asarray(nearest > penalty)

@@ -105,7 +105,7 @@ class Model:
         model = replace(self, running=running, moved=self.moved or moved)
         if not model.moved:  # what depends on what was published alone
             kept = {"published": self.published, "large": self.large}
-            names = ("owners", "weight", "rows", "_clusters_shown", "place", "names", "_named")
+            names = ("owners", "weight", "rows", "_clusters_shown", "place", "names", "_named", "in_large")
             vars(model).update(kept | {name: getattr(self, name) for name in names})
         return model
 
@@ -188,6 +188,11 @@ class Model:
         result = self.current if self.moved else self.result
         rows = large_rows(self.result.clusters.weight)
         return Model(self.version, self.n_seen, chosen(result, rows), tuple(range(len(rows))))
+
+    @cached_property
+    def in_large(self) -> Bools:
+        """Which components on show, and with them what is outside all of them, are large."""
+        return np.append(np.isin(self.rows, large_rows(self.result.clusters.weight)), False)
 
     @cached_property
     def form(self) -> CostForm:

@@ -26,7 +26,7 @@ def drifted(tree: SummaryTree, watched: Floats, weight: Floats) -> bool:
 
 def evidence(tree: SummaryTree, watched: Floats, weight: Floats) -> float:
     """The p-value of the latest events under the tree's own shares."""
-    leaf = tree.leaves().weight
+    leaf = tree.leaf_weights()
     expected, seen = leaf / leaf.sum(), tree.shares(watched, weight)
     size = kish(weight)
     judged = expected * size >= MIN_LEAF_EVENTS
@@ -44,7 +44,7 @@ def as_of_now(tree: SummaryTree, watched: Floats, weight: Floats) -> SummaryTree
     Leaves keep their samples, so clusters too rare to be described by the watched events remain, as long as any of
     their events was watched. The total weight stays.
     """
-    leaf, share = tree.leaves().weight, tree.shares(watched, weight)
+    leaf, share = tree.leaf_weights(), tree.shares(watched, weight)
     if not share.sum() > 0:  # all of them fall to leaves that have lost their weight
         return tree
     return tree.reweighted(share / share.sum() * leaf.sum() / leaf, worth=kish(weight))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from streamclust._kernels.types import Floats
+from streamclust._kernels.types import Floats, Ints
 from streamclust.engine.model import Model
 from streamclust.moments import Moments
 from streamclust.refit.chunky_em.mixture import Mixture
@@ -18,16 +18,16 @@ MIN_EVENTS_TO_MOVE = 5
 
 
 def with_latest(
-    model: Model, points: Floats, weight: Floats, fresh: float, present: float, total: float
+    model: Model, points: Floats, weight: Floats, component: Ints, fresh: float, present: float, total: float
 ) -> Moments:
     """All components of a model, with what has come since the last look; they weigh `total` together.
 
     What they were before counts as events that weigh `present` less `fresh`, but no less than `fresh`. `points`, of
-    these weights, stand for all events since, which weigh `fresh`. Partitions learn an event as the nearest cluster's,
-    mixtures in the shares of its responsibilities. Events outside every cluster change none.
+    these weights, stand for all events since, which weigh `fresh`. Partitions learn an event as that of its
+    `component`, as `Model.see` gives it, mixtures in the shares of its responsibilities. Events outside every cluster
+    change none.
     """
     old, points = model.current.clusters, points[:, : model.n_coordinates]
-    component = model.see(points).cell
     inside = component < len(model.rows)
     rows = Moments.rows_of_points(points[inside], weight[inside])
     if not rows.weight.sum() > 0:

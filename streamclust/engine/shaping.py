@@ -21,15 +21,15 @@ CAUTION_ERRORS = 2.0
 
 
 def joined_components(
-    result: Result, points: Floats, weight: Floats, parent: Ints, anew: bool = False
+    result: Result, points: Floats, weight: Floats, owner: Ints, parent: Ints, anew: bool = False
 ) -> Ints:
     """The cluster of each component, numbered by first component.
 
-    `parent` is the cluster that each component was part of before, -1 for none. What was joined stays so unless its
-    height is above 0 by a standard error, and what was apart stays so unless it is below by as much. `anew`: joins are
-    judged by their heights alone, whatever they were before.
+    `owner` is the component of each point, `parent` the cluster that each component was part of before, -1 for none.
+    What was joined stays so unless its height is above 0 by a standard error, and what was apart stays so unless it is
+    below by as much. `anew`: joins are judged by their heights alone, whatever they were before.
     """
-    tree = tree_of(result, points, weight)
+    tree = tree_of(result, points, weight, owner)
     edges = tree.edges
     before = np.full(int(tree.twin.max()) + 1, -1)
     before[tree.twin] = parent
@@ -46,24 +46,24 @@ def component_joins(model: Model, points: Floats, weight: Floats) -> ComponentJo
         return None
     from streamclust.hierarchy.snapshot import ComponentJoins  # slow to import, and not needed to start
 
-    tree = tree_of(model.shown, points[:, : model.n_coordinates], weight)
+    points = points[:, : model.n_coordinates]
+    tree = tree_of(model.shown, points, weight, owners(model.shown, points))
     return ComponentJoins(model.place, *joins_within(tree, model.place))
 
 
-def tree_of(result: Result, points: Floats, weight: Floats) -> MergeTree:
-    """The merge tree of a refit's components."""
+def tree_of(result: Result, points: Floats, weight: Floats, owner: Ints) -> MergeTree:
+    """The merge tree of a refit's components, of which each point has one as its owner."""
     fitted = point_parameters(result)
     assert isinstance(fitted, GaussianParameters)  # shapes are not joined of counts
     components = gaussian_components(result.clusters.weight, fitted.mean, fitted.covariance)
-    return merge_tree(components, points, weight * emphasis(result, points, weight))
+    return merge_tree(components, points, weight * emphasis(result, weight, owner))
 
 
-def emphasis(result: Result, points: Floats, weight: Floats) -> Floats:
+def emphasis(result: Result, weight: Floats, owner: Ints) -> Floats:
     """Factors that make the events of each rare component weigh as much as those of the smallest large one.
 
     A height is an average over the events of two components: beside a large one, a rare one would not count.
     """
-    owner = owners(result, points)
     own = np.bincount(owner, weight, result.n_clusters)
     large = large_rows(result.clusters.weight)
     factor = own[large].min() / np.where(own > 0, own, np.inf)

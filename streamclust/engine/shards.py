@@ -10,6 +10,7 @@ from typing import Self
 
 import numpy as np
 
+from streamclust._kernels.engine.windows import block_sums
 from streamclust._kernels.types import Floats, Ints
 from streamclust.engine import schedule
 from streamclust.engine.capacity import FIRST_LEAVES, leaves_for
@@ -73,7 +74,8 @@ class Shard:
     def narrowed(self, n_features: int) -> Shard:
         """A shard of its own with the first features alone: the others are spare, and 0 for every event."""
         watch = copy(self.watch)
-        watch.rows, watch._kept = self.watch.rows[:, :n_features].copy(), None
+        watch.rows = self.watch.rows[:, :n_features].copy()
+        watch._kept = watch._sums = None
         return Shard(self.tree.narrowed(n_features), watch, self.n_seen)
 
     def learn(self, rows: Floats, weight: Floats, time: Floats, at: int) -> None:
@@ -164,7 +166,11 @@ class Shards(dict[Hashable, Shard]):
             return
         if not self.whole.count:
             self.whole = Ring(self.capacity, WHOLE_EVENTS)
-        self.whole.add(rows, weight, np.arange(at, at + len(rows)))
+        first = max(0, len(rows) - WHOLE_EVENTS)
+        self.whole.count += first  # those would be gone by now
+        self.whole.add(
+            rows[first:], None if weight is None else weight[first:], np.arange(at + first, at + len(rows))
+        )
 
     def fill(self, row: Floats, shard: Hashable) -> Floats:
         """A row with its missing values (NaN) taken from the nearest leaf of its shard, or of another."""
@@ -280,9 +286,9 @@ class Shards(dict[Hashable, Shard]):
         half_life = self.settings.half_life
         return np.concatenate([part.watched_weights(n, half_life) for part in self.values()])
 
-    def near(self) -> tuple[Floats, Floats]:
+    def near(self, n: int = WHOLE_EVENTS) -> tuple[Floats, Floats]:
         """The latest events in a row, of all shards, the oldest first, and what each weighed when it came."""
-        return self.whole.latest()[:, : self.n_features], self.whole.weights()
+        return self.whole.latest(n)[:, : self.n_features], self.whole.weights(n)
 
     def watched(self) -> tuple[Floats, Floats, Ints]:
         """The latest watched events of all shards in their order, what each weighed, and its number."""
@@ -294,10 +300,7 @@ class Shards(dict[Hashable, Shard]):
 
     def stands_for(self) -> Floats:
         """How many events each that `watched()` gives stands for."""
-        parts = [
-            np.where(part.watch.numbers() < WINDOW_EVENTS, 1.0, float(BLOCK_EVENTS)) for part in self.values()
-        ]
-        return np.concatenate(parts)[self._order()]
+        return np.concatenate([part.watch.stands_for() for part in self.values()])[self._order()]
 
     def _order(self) -> Ints | slice:
         """How the watched events of all shards follow each other."""
@@ -308,24 +311,27 @@ class Shards(dict[Hashable, Shard]):
 
     def seen_by(self, model: Model) -> Seen:
         """The watched events as a model sees them, in the order of `watched()`; each is labelled once."""
-        parts = [part.watch.seen_by(model) for part in self.values()]
-        if len(parts) == 1:
-            return parts[0]
-        cell, whitened = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        return Seen(cell, whitened).some(self._order())
+        return self.latest_seen_by(model).some(self._order())
+
+    def latest_seen_by(self, model: Model, n: int = WINDOW_EVENTS) -> Seen:
+        """The events that `latest` gives as a model sees them; each is labelled once."""
+        parts = [part.watch.seen_by(model, n) for part in self.values()]
+        return (
+            parts[0]
+            if len(parts) == 1
+            else Seen(*(np.concatenate(kept) for kept in zip(*parts, strict=True)))
+        )
+
+    def sums_by(self, model: Model, size: int) -> Floats:
+        """`block_sums` of the events that `watched()` gives, as a model sees them."""
+        if len(self) == 1:
+            return next(iter(self.values())).watch.sums_by(model, size)
+        return block_sums(*self.seen_by(model), self.watched()[1], len(model.rows) + 1, size)
 
     def changing(self, tree: SummaryTree) -> bool:
         """Whether the latest events are spread otherwise than all that the tree has learnt; no, if drift is ignored."""
         follows = self.settings.follows and tree.n_events > 0
         return follows and drifted(tree, self.latest(), self.latest_weights())
-
-    def recent(self) -> Floats:
-        """The events that a look judges by."""
-        return self.latest(LOOK_SAMPLE_EVENTS // max(1, len(self)))
-
-    def recent_weights(self) -> Floats:
-        """What each of them weighs."""
-        return self.latest_weights(LOOK_SAMPLE_EVENTS // max(1, len(self)))
 
     # ---------------------------------------------------------------- trees
 
@@ -338,6 +344,12 @@ class Shards(dict[Hashable, Shard]):
         """Merge all shards into a new tree, without spare columns."""
         tree = merge_all([self[key].tree for key in sorted(self, key=str)] or [self._empty_tree(0)])
         return tree if self.capacity == self.n_features else tree.narrowed(self.n_features)
+
+    def live_tree(self) -> SummaryTree:
+        """The same to read at once: the tree itself where there is but one."""
+        if len(self) == 1 and self.capacity == self.n_features:
+            return next(iter(self.values())).tree
+        return self.merged_tree()
 
     def merged(self) -> Shard:
         """Merge all shards into a new one, with the latest watched events of each."""

@@ -6,6 +6,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from streamclust._kernels.engine.windows import block_sums
 from streamclust._kernels.hashing import splitmix64
 from streamclust._kernels.types import Floats, Ints
 from streamclust.engine.model import Model, Seen
@@ -57,10 +58,17 @@ class Ring:
     def add(self, rows: Floats, weight: Floats | None, at: Ints) -> None:
         """Keep these events, the oldest first."""
         self.count += len(rows)
-        rows, at = rows[-self.size :], at[-self.size :]
-        place = (self.count - len(rows) + np.arange(len(rows))) % self.size
-        self.rows[place], self.at[place] = rows, at
-        self.weight[place] = 1.0 if weight is None else weight[-self.size :]
+        self.put(self.rows, rows)
+        self.put(self.weight, np.ones(len(rows)) if weight is None else weight)
+        self.put(self.at, at)
+
+    def put(self, kept: Kept, new: Kept) -> None:
+        """Write what is kept of each of the latest events in its place; of too many, of the last."""
+        n, end = min(len(new), self.size), self.count % self.size
+        later = min(n, end)
+        kept[end - later : end] = new[len(new) - later :]
+        if n > later:
+            kept[self.size - (n - later) :] = new[len(new) - n : len(new) - later]
 
     def __len__(self) -> int:
         return min(self.count, self.size)
@@ -79,11 +87,6 @@ class Ring:
         if n <= end:
             return kept[end - n : end].copy()
         return np.concatenate([kept[self.size - (n - end) :], kept[:end]])
-
-    def places(self, n: int = WINDOW_EVENTS) -> Ints:
-        """Where in the ring the latest n events are."""
-        n = min(n, len(self))
-        return np.asarray((self.count - n + np.arange(n)) % self.size)
 
     def widen(self, values: Floats) -> None:
         """Add features in which every event so far has the same values."""
@@ -106,6 +109,14 @@ class Labels(NamedTuple):
     labelled: int = 0
 
 
+class Sums(NamedTuple):
+    """Sums over blocks of the events of a ring as a model sees them, after so many of all that there have been."""
+
+    model: Model
+    blocks: Floats
+    count: int
+
+
 class Watch(Ring):
     """The latest watched events.
 
@@ -118,6 +129,7 @@ class Watch(Ring):
     """
 
     _kept: Labels | None = None
+    _sums: Sums | None = None
 
     def see(self, rows: Floats, first: int, weight: Floats | None = None, at: int | None = None) -> None:
         """Keep those of these events that are to be watched; the first is number `first` of all, `at` in the stream."""
@@ -130,7 +142,7 @@ class Watch(Ring):
         """How many of a stream's first n events are watched."""
         return min(n, WINDOW_EVENTS + max(n - WINDOW_EVENTS, 0) // BLOCK_EVENTS)
 
-    def seen_by(self, model: Model) -> Seen:
+    def seen_by(self, model: Model, n: int = WINDOW_EVENTS) -> Seen:
         """The events that `latest` gives as a model sees them; each is labelled once for a model."""
         kept = self._kept
         if kept is None or kept.model is not model:
@@ -141,11 +153,24 @@ class Watch(Ring):
                     np.zeros((WINDOW_EVENTS, model.whitened_features)),
                 ),
             )
-        new = self.places(self.count - kept.labelled)
-        for whole, part in zip(kept.seen, model.see(self.rows[new]), strict=True):
-            whole[new] = part
-        self._kept = kept._replace(labelled=self.count)
-        return Seen(self.last(kept.seen.cell), self.last(kept.seen.whitened))
+        if kept.labelled < self.count:
+            cell, whitened = model.see(self.latest(self.count - kept.labelled))
+            self.put(kept.seen.cell, cell)
+            self.put(kept.seen.whitened, whitened)
+            self._kept = kept._replace(labelled=self.count)
+        return Seen(self.last(kept.seen.cell, n), self.last(kept.seen.whitened, n))
+
+    def sums_by(self, model: Model, size: int) -> Floats:
+        """`block_sums` of all whole blocks of so many events, as a model sees them; of old ones those kept."""
+        kept, blocks = self._sums, len(self) // size
+        if kept is None or kept.model is not model or (self.count - kept.count) % size:
+            kept = Sums(model, np.empty((0, len(model.rows) + 1, 2 + 2 * model.whitened_features)), 0)
+        new = self.count - kept.count
+        if new:
+            more = block_sums(*self.seen_by(model, new), self.weights(new), kept.blocks.shape[1], size)
+            kept = Sums(model, np.concatenate([more, kept.blocks])[:blocks], self.count)
+        self._sums = kept
+        return kept.blocks
 
     def numbers(self) -> Ints:
         """The number, in its shard, of each event that `latest()` gives."""
@@ -153,6 +178,11 @@ class Watch(Ring):
         return np.where(
             index < WINDOW_EVENTS, index, watched_in(WINDOW_EVENTS // BLOCK_EVENTS + index - WINDOW_EVENTS)
         )
+
+    def stands_for(self) -> Floats:
+        """How many events of its shard each that `latest()` gives stands for: itself, or all of its block."""
+        index = self.count - len(self) + np.arange(len(self))
+        return np.where(index < WINDOW_EVENTS, 1.0, float(BLOCK_EVENTS))
 
     def merge(self, other: Watch) -> None:
         """Keep what another has watched, as the latest, and the number of both."""
@@ -166,9 +196,9 @@ class Watch(Ring):
     def reorder(self, columns: Ints) -> None:
         """Put the features in another order: the new column j is the old columns[j]."""
         super().reorder(columns)
-        self._kept = None
+        self._kept = self._sums = None
 
     def carry(self, change: CoordinateMap) -> None:
         """Have the events in other coordinates."""
         super().carry(change)
-        self._kept = None
+        self._kept = self._sums = None

@@ -8,9 +8,22 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.metrics import adjusted_rand_score
 
 from streamclust import StreamClusterer
-from streamclust._kernels.engine.windows import block_sums, mean_statistics
+from streamclust._kernels.engine.windows import (
+    ORDINARY_DEVIATIONS,
+    at_rest,
+    block_sums,
+    ladder_statistics,
+    mean_statistics,
+)
 from streamclust.engine import Engine, EngineSettings
-from streamclust.engine.ladder import MIN_JUDGED_EVENTS, MIN_WINDOW_EVENTS, MOVE_P_VALUE, p_value
+from streamclust.engine.ladder import (
+    MIN_JUDGED_EVENTS,
+    MIN_WINDOW_EVENTS,
+    MOVE_P_VALUE,
+    fit,
+    p_value,
+    p_values,
+)
 from streamclust.engine.model import reach
 from streamclust.engine.running import moved
 from streamclust.engine.shards import WHOLE_EVENTS
@@ -98,6 +111,50 @@ def test_shares_are_no_drift(published):
     rows = sample(2000, 8)
     first = rows[published.see(rows).cell == 0]
     assert p_value(sums(published, first), sums(published, rows)) > MOVE_P_VALUE
+
+
+def test_statistics_of_the_ladder_are_those_of_its_windows(published):
+    rows = sample(20 * 16, 9)
+    blocks = block_sums(*published.see(rows), np.ones(len(rows)), 4, 16)
+    found = ladder_statistics(blocks, 2.0)
+    assert len(found) == 4  # 1, 2, 4 and 8 of 20 blocks, each against as many
+    for i, row in enumerate(found):
+        n = 16 << i
+        new, old = sums(published, rows[-n:]), sums(published, rows[-2 * n : -n])
+        assert_allclose(row, mean_statistics(new, old, 2.0))
+
+
+@pytest.mark.parametrize("df", [1, 2, 3, 10, 100, 10_000])
+def test_what_is_ordinary_is_no_reason_to_move(df):
+    largest = df + ORDINARY_DEVIATIONS * np.sqrt(2 * df)
+    assert p_values(np.array([[largest, largest, 1.0]]), df)[0] > 10 * MOVE_P_VALUE
+
+
+@pytest.mark.compiled
+def test_windows_are_at_rest_only_where_no_p_value_is_small(published):
+    told = []
+    for seed in range(40):
+        rows = sample(8 * MIN_WINDOW_EVENTS, seed)
+        rows[-MIN_WINDOW_EVENTS * (seed % 4) :] += 0.02 * seed
+        blocks = block_sums(*published.see(rows), np.ones(len(rows)), 4, MIN_WINDOW_EVENTS)
+        told.append(at_rest(blocks[0], blocks, 0.01, MIN_JUDGED_EVENTS))
+        if told[-1]:
+            ladder = p_values(ladder_statistics(blocks, MIN_JUDGED_EVENTS), 2)
+            assert min(fit(blocks[0]), *ladder) >= MOVE_P_VALUE
+    assert 0 < sum(told) < len(told)
+    apart = block_sums(*published.see(sample(256, 0, offset=90.0)), np.ones(256), 4, MIN_WINDOW_EVENTS)
+    assert not at_rest(apart[0], apart, 0.01, MIN_JUDGED_EVENTS)
+
+
+@pytest.mark.compiled
+def test_sums_of_watched_events_are_kept_as_if_summed_anew(published):
+    watch, seen = Watch(2), 0
+    for n in (300, 2048, 2048, 8192, 100, 2048, 40_000, 2048):
+        watch.see(sample(n, n), seen)
+        seen += n
+        rows, weight = watch.latest(), watch.weights()
+        anew = block_sums(*published.see(rows), weight, 4, MIN_WINDOW_EVENTS)
+        assert_array_equal(watch.sums_by(published, MIN_WINDOW_EVENTS), anew)
 
 
 def test_an_empty_window_tells_nothing(published):

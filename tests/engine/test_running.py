@@ -19,7 +19,9 @@ def test_clusters_learn_the_events_nearest_to_them():
     model = learnt(1000)[0].model
     old, (rows, _) = model.current.clusters, clustered(200, 2, k=3, seed=5, spread=12.0)
     far = np.vstack([rows, [[1e4, 1e4]]])  # outside every cluster: changes none
-    found = with_latest(model, far, np.ones(201), fresh=500.0, present=3000.0, total=3000.0)
+    found = with_latest(
+        model, far, np.ones(201), model.see(far).cell, fresh=500.0, present=3000.0, total=3000.0
+    )
     assert found.weight.sum() == pytest.approx(3000.0)
     nearest = model.nearest(rows).component
     for k in range(len(old)):
@@ -38,7 +40,10 @@ def test_clusters_learn_the_events_nearest_to_them():
 
 def test_events_outside_every_cluster_change_none():
     model = learnt(1000)[0].model
-    found = with_latest(model, np.full((5, 2), 1e4), np.ones(5), fresh=5.0, present=2000.0, total=2000.0)
+    apart = np.full((5, 2), 1e4)
+    found = with_latest(
+        model, apart, np.ones(5), model.see(apart).cell, fresh=5.0, present=2000.0, total=2000.0
+    )
     old = model.current.clusters
     np.testing.assert_allclose(found.weight, old.weight * 2000.0 / old.weight.sum())
     np.testing.assert_array_equal(found.mean, old.mean)

@@ -1,10 +1,15 @@
 """Events of a window in the cells of a model, and whether two windows differ."""
 
+import math
+
 import numpy as np
 
-from streamclust._kernels.compile import kernel
+from streamclust._kernels.compile import kernel, part
 from streamclust._kernels.engine.assign import assign_points
 from streamclust._kernels.types import Floats, Ints
+
+ORDINARY_DEVIATIONS = 3.0
+"""A χ² statistic no farther above its expectation, in standard deviations, has a p-value of at least .001."""
 
 
 @kernel
@@ -87,3 +92,75 @@ def mean_statistics(new: Floats, old: Floats, fewest: float) -> Floats:
         result[1] = max(result[1], statistic)
         result[2] += 1.0
     return result
+
+
+@kernel
+def ladder_statistics(blocks: Floats, fewest: float) -> Floats:
+    """`mean_statistics` of the newest 1, 2, 4, ... blocks against as many before them, one row each.
+
+    Blocks are those of `block_sums`, the newest first.
+    """
+    n, n_cells, width = blocks.shape
+    rungs = 0
+    while 2 << rungs <= n:
+        rungs += 1
+    found = np.empty((rungs, 3))
+    new, old = np.zeros((n_cells, width)), np.zeros((n_cells, width))
+    end = 0
+    for r in range(-1, rungs):  # in round -1 the newest block alone becomes `new`
+        start, end = end, 1 << (r + 1)
+        for c in range(n_cells):
+            for i in range(width):
+                old[c, i] = 0.0
+                for b in range(start, end):
+                    old[c, i] += blocks[b, c, i]
+        if r >= 0:
+            statistics = mean_statistics(new, old, fewest)
+            for j in range(3):
+                found[r, j] = statistics[j]
+        for c in range(n_cells):
+            for i in range(width):
+                new[c, i] += old[c, i]
+    return found
+
+
+@kernel
+def fit_statistics(window: Floats, fewest: float) -> Floats:
+    """`mean_statistics` of a window against an endless one that fits the model exactly."""
+    n_cells, width = window.shape
+    d = (width - 2) // 2
+    ideal = np.zeros((n_cells, width))
+    for c in range(n_cells):
+        ideal[c, 0] = ideal[c, 1] = 1e9
+        for i in range(d):
+            ideal[c, 2 + d + i] = 1e9
+    return mean_statistics(window, ideal, fewest)
+
+
+@part
+def ordinary(every: float, largest: float, cells: float, d: int) -> bool:
+    """Whether a row of `mean_statistics` is as chance makes it, without a p-value."""
+    both = every <= d * cells + ORDINARY_DEVIATIONS * math.sqrt(2.0 * d * cells)
+    return both and largest <= d + ORDINARY_DEVIATIONS * math.sqrt(2.0 * d)
+
+
+@kernel
+def at_rest(newest: Floats, blocks: Floats, tolerated: float, fewest: float) -> bool:
+    """Whether neither the newest window against the model, nor any of the ladder, needs a p-value: all are ordinary.
+
+    Nor is a share of the newest window above `tolerated` outside all clusters.
+    """
+    d = (newest.shape[1] - 2) // 2
+    total = 0.0
+    for c in range(len(newest)):
+        total += newest[c, 0]
+    if newest[len(newest) - 1, 0] > tolerated * total:
+        return False
+    own = fit_statistics(newest, fewest)
+    if not ordinary(own[0], own[1], own[2], d):
+        return False
+    rungs = ladder_statistics(blocks, fewest)
+    for r in range(len(rungs)):
+        if not ordinary(rungs[r, 0], rungs[r, 1], rungs[r, 2], d):
+            return False
+    return True
