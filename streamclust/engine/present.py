@@ -26,12 +26,13 @@ def drifted(tree: SummaryTree, watched: Floats, weight: Floats) -> bool:
 
 def evidence(tree: SummaryTree, watched: Floats, weight: Floats) -> float:
     """The p-value of the latest events under the tree's own shares."""
-    leaf = tree.leaves().weight
-    expected, seen = leaf / leaf.sum(), tree.shares(watched, weight)
+    leaf = tree.leaf_weights()
+    expected = leaf / leaf.sum()
     size = kish(weight)
     judged = expected * size >= MIN_LEAF_EVENTS
     if not judged.any():
         return 1.0
+    seen = tree.shares(watched, weight)
     expected, seen = (np.append(part[judged], 1.0 - part[judged].sum()) for part in (expected, seen))
     expected = np.maximum(expected, 1e-12)  # what no leaf stands for is as good as impossible
     statistic = size * float(((seen - expected) ** 2 / expected).sum())
@@ -44,7 +45,7 @@ def as_of_now(tree: SummaryTree, watched: Floats, weight: Floats) -> SummaryTree
     Leaves keep their samples, so clusters too rare to be described by the watched events remain, as long as any of
     their events was watched. The total weight stays.
     """
-    leaf, share = tree.leaves().weight, tree.shares(watched, weight)
+    leaf, share = tree.leaf_weights(), tree.shares(watched, weight)
     if not share.sum() > 0:  # all of them fall to leaves that have lost their weight
         return tree
     return tree.reweighted(share / share.sum() * leaf.sum() / leaf, worth=kish(weight))

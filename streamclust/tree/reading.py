@@ -67,6 +67,10 @@ class TreeReading:
         rows = Moments.from_flat(tree.weight[slots], tree.mean[slots], tree.scatter[slots], self.scatter)
         return rows.scale(self._present).shift(tree.origin)
 
+    def leaf_weights(self) -> Floats:
+        """The weight of each leaf that has any, in the order of `leaves()`."""
+        return np.asarray(self._tree.weight[self._live_slots()] * self._present)
+
     def sample(self) -> tuple[Floats, Floats]:
         """The stratified sample: points (rows, D), and the weight that each stands for.
 
