@@ -214,6 +214,10 @@ class Moments:
 
     def scale(self, factor: float | Floats) -> Moments:
         """Every event counted `factor` times: weights and scatter grow, means stay."""
+        if isinstance(factor, float):  # one for all: no arrays are made of it
+            if not factor >= 0:
+                raise ValueError(f"a scale must not be negative, got {factor}")
+            return Moments(self.weight * factor, self.mean, self.scatter * factor, self.kind)
         f = np.broadcast_to(np.asarray(factor, dtype=float), self.weight.shape)
         if not np.all(f >= 0):
             raise ValueError(f"a scale must not be negative, got {f.min()}")

@@ -346,7 +346,8 @@ class Engine(Looking):
             return
         self.n_refits += 1
         start = self.model.current.clusters
-        start = start[np.flatnonzero(~np.isin(np.arange(len(start)), aside))]
+        if len(aside):
+            start = start[np.setdiff1d(np.arange(len(start)), aside)]
         start = start if more is None else Moments.stack([start, more])
         lag = schedule.lag(self.n_seen, self.next_refit) if lag is None else lag
         settling = self.last_challenge == 0.0

@@ -132,6 +132,8 @@ class Model:
     @cached_property
     def rows(self) -> Ints:
         """Which components are on show: those of clusters that are."""
+        if not self.hidden:
+            return np.arange(len(self.owners))
         return np.flatnonzero(np.isin(self.owners, self._clusters_shown))
 
     @cached_property

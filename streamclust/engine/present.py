@@ -27,11 +27,12 @@ def drifted(tree: SummaryTree, watched: Floats, weight: Floats) -> bool:
 def evidence(tree: SummaryTree, watched: Floats, weight: Floats) -> float:
     """The p-value of the latest events under the tree's own shares."""
     leaf = tree.leaf_weights()
-    expected, seen = leaf / leaf.sum(), tree.shares(watched, weight)
+    expected = leaf / leaf.sum()
     size = kish(weight)
     judged = expected * size >= MIN_LEAF_EVENTS
     if not judged.any():
         return 1.0
+    seen = tree.shares(watched, weight)
     expected, seen = (np.append(part[judged], 1.0 - part[judged].sum()) for part in (expected, seen))
     expected = np.maximum(expected, 1e-12)  # what no leaf stands for is as good as impossible
     statistic = size * float(((seen - expected) ** 2 / expected).sum())

@@ -131,8 +131,9 @@ def find(work: Work) -> Found:
         points, weight = np.vstack([points, rare.mean]), np.append(weight, rare.weight)
     everyone, old = work.old.everyone, len(work.old.ids)
     before = np.append(everyone.place, -1)[everyone.see(points).cell]
-    after = owners(best, points)
-    shared, new_weight = compare(before, after, weight, old, best.n_clusters)
+    model = by_itself(best)
+    component = model.nearest(points).component
+    shared, new_weight = compare(before, component, weight, old, best.n_clusters)
     if len(work.watched) and best.n_clusters > 1:
         least = events_needed(best.clusters.weight, len(work.watched))
         # Strays are kept for long: where the summary has forgotten theirs, they are no reason for a new cluster.
@@ -141,15 +142,16 @@ def find(work: Work) -> Found:
         kept[len(kept) - len(rare) :] = True
         if not kept.all():
             best = keeping(best, kept)
-            after = owners(best, points)
-            shared, new_weight = compare(before, after, weight, old, best.n_clusters)
-    strangers = float(by_itself(best).outside(work.recent).mean())
+            model = by_itself(best)
+            component = model.nearest(points).component
+            shared, new_weight = compare(before, component, weight, old, best.n_clusters)
+    strangers = float(model.outside(work.recent).mean())
     if not settings.joins:
         return Found(best, shared, shared.sum(axis=1), new_weight, strangers)
     parents = majority(shared, new_weight) if work.old.version > 0 else [-1] * best.n_clusters
     # While the sample grows as the stream does, joins of fewer events bind nobody.
     anew = work.settling or (work.cold and not work.drifted and work.tree.n_events < 2 * len(points))
-    owner = joined_components(best, points, weight, after, np.array(parents), anew)
+    owner = joined_components(best, points, weight, component, np.array(parents), anew)
     member = (owner[:, None] == np.arange(owner.max() + 1)).astype(float)
     shared = shared @ member
     return Found(best, shared, shared.sum(axis=1), new_weight @ member, strangers, tuple(owner.tolist()))

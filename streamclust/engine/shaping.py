@@ -8,7 +8,6 @@ import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
 from streamclust.engine.model import Model, Result, large_rows, point_parameters
-from streamclust.engine.strays import owners
 from streamclust.families.gaussian import GaussianParameters
 from streamclust.refit.chunky_em.mixture import Mixture
 from streamclust.shapes import MergeTree, gaussian_components, joins_within, merge_tree
@@ -21,15 +20,15 @@ CAUTION_ERRORS = 2.0
 
 
 def joined_components(
-    result: Result, points: Floats, weight: Floats, owner: Ints, parent: Ints, anew: bool = False
+    result: Result, points: Floats, weight: Floats, component: Ints, parent: Ints, anew: bool = False
 ) -> Ints:
     """The cluster of each component, numbered by first component.
 
-    `owner` is the component of each point, `parent` the cluster that each component was part of before, -1 for none.
-    What was joined stays so unless its height is above 0 by a standard error, and what was apart stays so unless it is
-    below by as much. `anew`: joins are judged by their heights alone, whatever they were before.
+    `component` is the one that each point belongs to, `parent` is the cluster that each component was part of before, -1 for none. What was joined stays so unless its
+    height is above 0 by a standard error, and what was apart stays so unless it is below by as much. `anew`: joins are
+    judged by their heights alone, whatever they were before.
     """
-    tree = tree_of(result, points, weight, owner)
+    tree = tree_of(result, points, weight, component)
     edges = tree.edges
     before = np.full(int(tree.twin.max()) + 1, -1)
     before[tree.twin] = parent
@@ -47,25 +46,25 @@ def component_joins(model: Model, points: Floats, weight: Floats) -> ComponentJo
     from streamclust.hierarchy.snapshot import ComponentJoins  # slow to import, and not needed to start
 
     points = points[:, : model.n_coordinates]
-    tree = tree_of(model.shown, points, weight, owners(model.shown, points))
+    tree = tree_of(model.shown, points, weight, model.nearest(points).component)
     return ComponentJoins(model.place, *joins_within(tree, model.place))
 
 
-def tree_of(result: Result, points: Floats, weight: Floats, owner: Ints) -> MergeTree:
-    """The merge tree of a refit's components, of which each point has one as its owner."""
+def tree_of(result: Result, points: Floats, weight: Floats, component: Ints) -> MergeTree:
+    """The merge tree of a refit's components, from points of which each belongs to one."""
     fitted = point_parameters(result)
     assert isinstance(fitted, GaussianParameters)  # shapes are not joined of counts
     components = gaussian_components(result.clusters.weight, fitted.mean, fitted.covariance)
-    return merge_tree(components, points, weight * emphasis(result, weight, owner))
+    return merge_tree(components, points, weight * emphasis(result.clusters.weight, weight, component))
 
 
-def emphasis(result: Result, weight: Floats, owner: Ints) -> Floats:
+def emphasis(of_components: Floats, weight: Floats, component: Ints) -> Floats:
     """Factors that make the events of each rare component weigh as much as those of the smallest large one.
 
     A height is an average over the events of two components: beside a large one, a rare one would not count.
     """
-    own = np.bincount(owner, weight, result.n_clusters)
-    large = large_rows(result.clusters.weight)
+    own = np.bincount(component, weight, len(of_components))
+    large = large_rows(of_components)
     factor = own[large].min() / np.where(own > 0, own, np.inf)
     factor[large] = 1.0
-    return np.asarray(np.maximum(factor, 1.0)[owner])
+    return np.asarray(np.maximum(factor, 1.0)[component])

@@ -44,8 +44,8 @@ def _no_values(x: Mapping[Any, Any]) -> tuple[Any, ...]:
     raise KeyError("no features are known yet")
 
 
-def plain_row(x: object, values_of: Values) -> Floats | None:
-    """Turn an event of just the known features, all plain finite numbers, into a row; or None."""
+def plain_values(x: object, values_of: Values) -> tuple[float, ...] | None:
+    """The numbers of an event of just the known features, all plain and finite, in their order; or None."""
     if type(x) is not dict:  # its kin may invent what they lack
         return None
     try:
@@ -60,7 +60,13 @@ def plain_row(x: object, values_of: Values) -> Floats | None:
             return None
     except OverflowError:
         return None
-    return np.array(values, dtype=np.float64)
+    return values
+
+
+def plain_row(x: object, values_of: Values) -> Floats | None:
+    """The same as a row."""
+    values = plain_values(x, values_of)
+    return None if values is None else np.array(values, dtype=np.float64)
 
 
 def dense_row(cells: Cells) -> Floats:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from streamclust._kernels.types import Floats
 from streamclust.late import issparse
 from streamclust.parameters import MAX_UNREDUCED_FEATURES, Missing
-from streamclust.schema.cells import Cells, Columns, dense_row, plain_row, table_of, values_getter
+from streamclust.schema.cells import Cells, Columns, dense_row, plain_row, plain_values, table_of, values_getter
 from streamclust.schema.names import (
     check_name,
     in_order,
@@ -151,6 +151,10 @@ class Schema:
     def plain_row(self, x: object) -> Floats | None:
         """Row of an event that has exactly the known features, all plain numbers up to MAX_MAGNITUDE; else None."""
         return plain_row(x, self._values)
+
+    def plain_values(self, x: object) -> tuple[float, ...] | None:
+        """The same as a tuple: many of them make a table sooner than as many rows."""
+        return plain_values(x, self._values)
 
     def cells(self, x: Mapping[Any, Any], extend: bool = True) -> Cells:
         """Parse one event; its new features join the schema only by `adopt`."""

@@ -84,8 +84,10 @@ def gaussian_components(weight: Floats, mean: Floats, covariance: Floats) -> Mom
 
 def distinct(components: Moments) -> tuple[Moments, Ints]:
     """The components in the order of their means, those of equal means as one; and which of these each is."""
-    _, twin = np.unique(components.mean, axis=0, return_inverse=True)
-    twin = twin.reshape(-1)
+    order = np.lexsort(components.mean.T[::-1])
+    mean = components.mean[order]
+    twin = np.empty(len(mean), dtype=np.int64)
+    twin[order] = np.append(0, np.cumsum(np.any(mean[1:] != mean[:-1], axis=1)))
     return components.to_groups(twin), twin
 
 

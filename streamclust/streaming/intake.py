@@ -53,7 +53,10 @@ class Intake:
         self.clocks = Clocks(engine.settings.half_life, max_time_step)
         self.n_refused = 0
         self.last_refusal = ""
-        self.waiting: list[tuple[Row, float, float | None]] = []
+        self._plain: list[tuple[float, ...]] = []
+        """Buffered events of known features, of weight 1 and without a time; empty while others wait."""
+        self._others: list[tuple[Row, float, float | None]] = []
+        """Buffered events with their weights and times."""
         self._shard: Hashable = 0
         self._told: set[Hashable] = set()
         self.zeros = schema.missing == "zero"
@@ -65,8 +68,17 @@ class Intake:
         self.make_room()
 
     def make_room(self) -> None:
-        """Set the size of the buffer, which never reaches past the event at which a refit or another step is due."""
-        self._room = min(MAX_WAITING_EVENTS, self.door.until_due)
+        """Set the size of the buffer, which never reaches past the event at which a refit or another step is due.
+
+        The first event of features that are not learnt yet does not wait.
+        """
+        new = len(self.schema) != self.door.n_features and not self.zeros
+        self._room = 1 if new else min(MAX_WAITING_EVENTS, self.door.until_due)
+
+    @property
+    def n_waiting(self) -> int:
+        """Number of events in the buffer."""
+        return len(self._plain) + len(self._others)
 
     # ---------------------------------------------------------------- one event
 
@@ -77,16 +89,23 @@ class Intake:
         if shard != self._shard:
             self.flush()
             self._shard = shard
-        row = self.schema.plain_row(x)
-        if row is not None and self._measures and w == 1.0 and t is None:
-            self._wait(row, w, t)
+        values = self.schema.plain_values(x)
+        if values is not None and self._measures and w == 1.0 and t is None:
+            if self._others or self.zeros:
+                self._wait(np.array(values, dtype=np.float64), w, t)
+                return
+            self._plain.append(values)
+            self._room -= 1
+            if self._room <= 0:
+                self.flush()
             return
         try:
-            if row is None:
+            if values is None:
                 cells = self.schema.cells(x)
                 self._checker.check_cells(cells, self._least)
                 taken = self._taken(cells, w, t)
             else:
+                row = np.array(values, dtype=np.float64)
                 self._checker.check_points(row[None])
                 taken = self._taken(row, w, t)
         except (TypeError, ValueError) as error:
@@ -109,7 +128,10 @@ class Intake:
         return row, w, t
 
     def _wait(self, row: Row, w: float, t: float | None) -> None:
-        self.waiting.append((row, w, t))
+        if self._plain:
+            self._others = [(np.array(values), 1.0, None) for values in self._plain]
+            self._plain = []
+        self._others.append((row, w, t))
         self._room -= 1
         if self._room <= 0 or (len(self.schema) != self.door.n_features and not self.zeros):
             self.flush()
@@ -117,7 +139,7 @@ class Intake:
     @property
     def _least(self) -> int | None:
         """Number of features that the next event must have, if it is the first; None if events were learnt."""
-        return self.door.n_features if not self.waiting and self.door.is_empty else None
+        return self.door.n_features if not self.n_waiting and self.door.is_empty else None
 
     def _refuse(self, error: object) -> None:
         """Count a refused event; warn at the first."""
@@ -135,8 +157,11 @@ class Intake:
 
     def flush(self) -> None:
         """Learn the buffered events."""
-        if self.waiting:
-            waiting, self.waiting = self.waiting, []
+        if self._plain:
+            plain, self._plain = self._plain, []
+            self._learn_rows(np.array(plain, dtype=np.float64), None, None)
+        if self._others:
+            waiting, self._others = self._others, []
             rows, weight, time = zip(*waiting, strict=True)
             plain = all(w == 1.0 for w in weight)
             timeless = all(t is None for t in time)
@@ -261,8 +286,8 @@ class Intake:
         found = {key: part.n_seen for key, part in list(self.engine.shards.items())}
         for key, n in self.door.n_waiting_by_shard().items():
             found[key] = found.get(key, 0) + n
-        if self.waiting:
-            found[self._shard] = found.get(self._shard, 0) + len(self.waiting)
+        if self.n_waiting:
+            found[self._shard] = found.get(self._shard, 0) + self.n_waiting
         return found
 
     def filled(self, rows: Floats) -> Floats:

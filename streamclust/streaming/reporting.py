@@ -62,7 +62,7 @@ class Reporting:
     @property
     def n_seen(self) -> int:
         """How many events were learnt."""
-        return self._intake.door.n_seen + len(self._intake.waiting)
+        return self._intake.door.n_seen + self._intake.n_waiting
 
     @property
     def sketch(self) -> Sketch | None:

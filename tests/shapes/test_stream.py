@@ -12,7 +12,6 @@ from streamclust import StreamClusterer
 from streamclust.batch import StreamEstimator
 from streamclust.engine.settings import EngineSettings
 from streamclust.engine.shaping import joined_components, tree_of
-from streamclust.engine.strays import owners
 from streamclust.moments import Moments
 from streamclust.refit.bkm.fit import fit_points
 
@@ -155,15 +154,13 @@ def test_joins_last_within_a_standard_error():
     for shift in (0.0, 1.6, 2.2, 4.0):
         y = x + shift * half[:, None] * [1.0, 0.0]
         result = replace(found, labels=half, clusters=Moments.rows_of_points(y).to_groups(half, kind="full"))
-        edges = tree_of(result, y, np.ones(3000), owners(result, y)).edges
+        given = result, y, np.ones(3000), half
+        edges = tree_of(*given).edges
         (h,), (se,) = edges.height, edges.error
-        before = {name: joined_components(result, y, np.ones(3000), owners(result, y), np.array(parent)).max() == 0
+        before = {name: joined_components(*given, np.array(parent)).max() == 0
                   for name, parent in (("one", [0, 0]), ("two", [0, 1]))}  # fmt: skip
         assert before == {"one": h < se, "two": h < -se}
-        assert (
-            joined_components(result, y, np.ones(3000), owners(result, y), np.array([0, 1]), anew=True).max()
-            == 0
-        ) == (h < 0)
+        assert (joined_components(*given, np.array([0, 1]), anew=True).max() == 0) == (h < 0)
 
 
 def test_a_ring_that_opens_is_told_once():

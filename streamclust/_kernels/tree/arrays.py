@@ -111,6 +111,9 @@ def descend_rows(
             slots[start + k] = ~child[node[k]]
 
 
+ABSORBED_ROWS = 4
+
+
 @part
 def absorb_rows(
     tree: Tree,
@@ -124,65 +127,98 @@ def absorb_rows(
 ) -> None:
     """Add events to the moments (Welford), the box and the sample of their leaves.
 
-    Event r is raw[first + r], x[r] relative to the origin, with uniforms[first + r]. One loop, nothing called
-    but where an event enters a sample: this is where the time goes.
+    Event r is raw[first + r], x[r] relative to the origin, with uniforms[first + r]. This is where the time goes: up to
+    four events in a row of one leaf are added to its scatter in one pass. Every number is summed in the order of the
+    events, so that it does not matter which of them came together.
     """
     d = x.shape[1]
-    weight, mean, scatter, spread = tree.weight, tree.mean, tree.scatter, tree.spread
-    lo, hi = tree.lo, tree.hi
-    points, point_weight, keys, count, cutoff = (
-        tree.points,
-        tree.point_weight,
-        tree.key,
-        tree.count,
-        tree.cutoff,
-    )
-    width = scatter.shape[1]
-    inverse = tree.inverse
-    deviation = np.empty(d)
-    for r in order:
-        slot = slots[r]
-        more = weights[r]
-        if not more > 0.0:
-            continue  # so late an event that nothing of it is left
-        row = first + r
-        before = weight[slot]
-        total = before + more
-        share = more / total
-        factor = before * share
-        weight[slot] = total
-        for j in range(d):
-            gap = x[r, j] - mean[slot, j]
-            deviation[j] = gap
-            mean[slot, j] += share * gap
-        if before <= 0.0:  # an empty leaf has no mean of its own: the first event's is exact
+    weight, mean, spread, lo, hi, inverse = tree.weight, tree.mean, tree.spread, tree.lo, tree.hi, tree.inverse
+    cutoff = tree.cutoff
+    deviation = np.empty((ABSORBED_ROWS, d))
+    factor = np.empty(ABSORBED_ROWS)
+    squares = np.empty(ABSORBED_ROWS)
+    done = 0
+    while done < order.size:
+        slot = slots[order[done]]
+        n = 0
+        while done < order.size and n < ABSORBED_ROWS and slots[order[done]] == slot:
+            r = order[done]
+            done += 1
+            more = weights[r]
+            if not more > 0.0:
+                continue  # so late an event that nothing of it is left
+            row = first + r
+            before = weight[slot]
+            total = before + more
+            share = more / total
+            factor[n] = before * share
+            weight[slot] = total
             for j in range(d):
-                mean[slot, j] = x[r, j]
-        squares = 0.0
-        for j in range(d):
-            scaled_gap = deviation[j] * inverse[j]
-            squares += scaled_gap * scaled_gap
-        spread[slot] += factor * squares
-        outside = 0
-        for j in range(d):
-            outside += int(raw[row, j] < lo[slot, j]) + int(raw[row, j] > hi[slot, j])
-        if outside > 0:
-            for j in range(d):
-                lo[slot, j] = min(lo[slot, j], raw[row, j])
-                hi[slot, j] = max(hi[slot, j], raw[row, j])
-        if width == d * d:
-            for i in range(d):
-                scaled = factor * deviation[i]
+                gap = x[r, j] - mean[slot, j]
+                deviation[n, j] = gap
+                mean[slot, j] += share * gap
+            if before <= 0.0:  # an empty leaf has no mean of its own: the first event's is exact
                 for j in range(d):
-                    scatter[slot, i * d + j] += scaled * deviation[j]
-        elif width == d:
+                    mean[slot, j] = x[r, j]
+            outside = 0
+            for j in range(d):
+                outside += int(raw[row, j] < lo[slot, j]) + int(raw[row, j] > hi[slot, j])
+            if outside > 0:
+                for j in range(d):
+                    lo[slot, j] = min(lo[slot, j], raw[row, j])
+                    hi[slot, j] = max(hi[slot, j], raw[row, j])
+            uniform = uniforms[row]
+            if uniform < more * cutoff[slot]:  # else its key, at least uniform / more, is too large
+                offer(
+                    tree.points, tree.point_weight, tree.key, tree.count, cutoff,
+                    slot, raw, row, more, sample_key(uniform, more),
+                )  # fmt: skip
+            n += 1
+        for k in range(ABSORBED_ROWS):
+            squares[k] = 0.0
+        for j in range(d):
+            for k in range(ABSORBED_ROWS):  # those past n are not read: a fixed number is quicker
+                scaled_gap = deviation[k, j] * inverse[j]
+                squares[k] += scaled_gap * scaled_gap
+        for k in range(n):
+            spread[slot] += factor[k] * squares[k]
+        add_scatter(tree.scatter, slot, deviation, factor, squares, n)
+
+
+@part
+def add_scatter(scatter: Floats, slot: int, deviation: Floats, factor: Floats, squares: Floats, n: int) -> None:
+    """Add what the first n deviations, each times its factor, make of a leaf's scatter, one after the other."""
+    d, width = deviation.shape[1], scatter.shape[1]
+    if width == 1 and d > 1:
+        for k in range(n):
+            scatter[slot, 0] += factor[k] * squares[k]
+    elif width == d and d > 1:
+        for k in range(n):
             for i in range(d):
-                scatter[slot, i] += factor * deviation[i] * deviation[i]
-        elif width == 1:
-            scatter[slot, 0] += factor * squares
-        uniform = uniforms[row]
-        if uniform < more * cutoff[slot]:  # else its key, at least uniform / more, is too large
-            offer(points, point_weight, keys, count, cutoff, slot, raw, row, more, sample_key(uniform, more))
+                scatter[slot, i] += factor[k] * deviation[k, i] * deviation[k, i]
+    elif width == d * d:
+        for i in range(d):
+            row = i * d
+            k = 0
+            if n == 4:
+                a, b = factor[0] * deviation[0, i], factor[1] * deviation[1, i]
+                e, f = factor[2] * deviation[2, i], factor[3] * deviation[3, i]
+                for j in range(d):
+                    total = scatter[slot, row + j] + a * deviation[0, j]
+                    total += b * deviation[1, j]
+                    total += e * deviation[2, j]
+                    scatter[slot, row + j] = total + f * deviation[3, j]
+                k = 4
+            elif n >= 2:
+                a, b = factor[0] * deviation[0, i], factor[1] * deviation[1, i]
+                for j in range(d):
+                    total = scatter[slot, row + j] + a * deviation[0, j]
+                    scatter[slot, row + j] = total + b * deviation[1, j]
+                k = 2
+            if k < n:
+                a = factor[k] * deviation[k, i]
+                for j in range(d):
+                    scatter[slot, row + j] += a * deviation[k, j]
 
 
 @inlined

@@ -13,7 +13,7 @@ from streamclust.families.priors import spread_indices
 from streamclust.moments import Moments
 from streamclust.refit.bkm.collapsed import locked
 from streamclust.refit.bkm.labelling import Labelling
-from streamclust.refit.bkm.path import START_GROWTH, best_path, learn_prior, path_down, seeded, settle, starts
+from streamclust.refit.bkm.path import START_GROWTH, best_path, learn_prior, path_down, path_from_seeds, settle, starts
 from streamclust.refit.bkm.problem import Problem
 from streamclust.refit.bkm.search import Steps, cold, coordinates, iterate, polish, refine, step
 from streamclust.refit.partition import Partition
@@ -29,6 +29,8 @@ FEW_CUTS = 2, 1
 """Principal and random first cuts of a cluster of a stream that is tried to be split."""
 START_ROWS = 2_048
 """Where leaves are too wide to start on, paths start on so many rows of the sample."""
+SETTLED_ROWS = 4_096
+"""Below so many rows, what a search from nothing and one from given clusters agree on is not refined."""
 SAME_SHARE = 0.98
 """Labellings of as many clusters that agree on this share of the weight are taken to lead to the same optimum."""
 MAX_SHARE_WITHIN_LEAVES = 0.5
@@ -94,7 +96,7 @@ def tree_path(leaves: Problem, sample: Problem, rng: np.random.Generator, quick:
     best: Labelling | None = None
     state: Labelling | None = None
     for k in starts(len(rows.rows) // 2):
-        found = yield from path_down(seeded(rows, k, rng), stage, whole, past_rest=not whole)
+        found = yield from path_from_seeds(rows, k, rng, stage, whole)
         if best is not None and not found.free_energy < best.free_energy:
             break
         best, state = found, (yield from sample_path(sample, found))
@@ -140,15 +142,19 @@ def challenged_tree(
 ) -> Steps:
     """From given clusters, and from nothing on the leaves or, where those are `few`, on the sample.
 
-    What is found from nothing must be better by a margin. Where both come to the same, only one is refined.
+    What is found from nothing must be better by a margin. Where both come to the same, only one is refined. Of few rows
+    none is then, and else the better one alone.
     """
     state = yield from warm_start(sample, start)
     if few:
         other = yield from points_path(sample, rng, "sample", quick=True)
     else:
         other = yield from tree_path(leaves, sample, rng, quick=True)
-    if (yield from same_clusters(state, other)):
-        better = other if other.free_energy < state.free_energy - margin else state
+    agree = yield from same_clusters(state, other)
+    better = other if other.free_energy < state.free_energy - margin else state
+    if len(sample.rows) < SETTLED_ROWS:  # the next search, of twice the events, comes soon
+        return better if agree else (yield from refined(better, rng, "sample", *FEW_CUTS))
+    if agree:
         return (yield from refined(better, rng, "sample", *FEW_CUTS))
     state = yield from refined(state, rng, "sample", *FEW_CUTS)
     other = yield from refined(other, rng, "sample", *FEW_CUTS)

@@ -27,10 +27,8 @@ OFFERED_CLUSTERS = 16
 """On a path rows choose among so many clusters nearest to their own, where there are more than twice as many."""
 FIRST_TURNS = 3
 """Turns of ME iterations and θ before the first merge."""
-ITERATIONS_ON_POINTS, ITERATIONS_ON_LEAVES = 5, 3
-"""ME iterations after each round of merges, on points and on leaves."""
-MIN_K_SHARE_ON_POINTS, MIN_K_SHARE_ON_LEAVES = 0.4, 0.7
-"""A path ends where K has fallen below this share of the K of least F so far."""
+ON_POINTS, ON_LEAVES = (5, 0.4), (3, 0.7)
+"""ME iterations after each round of merges; and the share of the K of least F so far below which a path ends."""
 
 
 def learn_prior(state: Labelling, rounds: int = ROUNDS) -> Labelling:
@@ -69,7 +67,7 @@ def best_path(
     for i, k in enumerate(starts(len(problem.rows) // 2)):
         before = best
         for _ in range(repeats):
-            found = yield from path_down(seeded(problem, k, rng), stage, leaves, past_rest=not leaves)
+            found = yield from path_from_seeds(problem, k, rng, stage, leaves)
             if best is None or found.free_energy < best.free_energy:
                 best = found
         assert best is not None
@@ -79,13 +77,19 @@ def best_path(
     return best
 
 
-def seeded(problem: Problem, n_clusters: int, rng: np.random.Generator) -> Labelling:
-    """Rows with the nearest of so many k-means++ centres; θ from what is left within clusters."""
+def path_from_seeds(
+    problem: Problem, n_clusters: int, rng: np.random.Generator, stage: str, leaves: bool
+) -> Steps:
+    """The path down from rows with the nearest of so many k-means++ centres; θ from what is left within clusters."""
     labels = nearest_seed(problem, n_clusters, rng)
+    k = int(labels.max(initial=0)) + 1
     if problem.learner is not None:
-        k = int(labels.max(initial=0)) + 1
         problem = problem.under(problem.learner.start(problem.group(labels, k)))
-    return Labelling(problem, labels)
+    if is_compiled(problem):
+        best = compiled_path(problem, labels, k, leaves, past_rest=not leaves)
+        yield step(stage, "path", best)
+        return best
+    return (yield from path_down(Labelling(problem, labels), stage, leaves, past_rest=not leaves))
 
 
 def path_down(state: Labelling, stage: str, leaves: bool, past_rest: bool = True) -> Steps:
@@ -93,15 +97,11 @@ def path_down(state: Labelling, stage: str, leaves: bool, past_rest: bool = True
 
     Merges go on where none pays, unless `past_rest` is False.
     """
-    settling, stop = (
-        (ITERATIONS_ON_LEAVES, MIN_K_SHARE_ON_LEAVES)
-        if leaves
-        else (ITERATIONS_ON_POINTS, MIN_K_SHARE_ON_POINTS)
-    )
-    if state.problem.compiled and isinstance(state.problem.learner, PriorLearner):
-        best = compiled_path(state, state.problem.learner, settling, stop, past_rest)
+    if is_compiled(state.problem):
+        best = compiled_path(state.problem, state.labels, state.n_clusters, leaves, past_rest)
         yield step(stage, "path", best)
         return best
+    settling, stop = ON_LEAVES if leaves else ON_POINTS
     settle(state, settling, FIRST_TURNS)
     yield step(stage, "seed", state)
     best = state.copy()
@@ -120,18 +120,24 @@ def path_down(state: Labelling, stage: str, leaves: bool, past_rest: bool = True
     return best
 
 
+def is_compiled(problem: Problem) -> bool:
+    """Whether there is a kernel for the path of this problem."""
+    return problem.compiled and isinstance(problem.learner, PriorLearner)
+
+
 def compiled_path(
-    state: Labelling, learner: PriorLearner, settling: int, stop: float, past_rest: bool
+    problem: Problem, labels: Ints, n_clusters: int, leaves: bool, past_rest: bool
 ) -> Labelling:
     """The same, compiled."""
-    problem = state.problem
-    assert isinstance(problem.family, Gaussian)
+    family, learner = problem.family, problem.learner
+    assert isinstance(family, Gaussian)
+    assert isinstance(learner, PriorLearner)
+    settling, stop = ON_LEAVES if leaves else ON_POINTS
     row_weight, row_mean, row_scatter, _ = problem.grouped
-    _, _, _, xi0, m0, eta0, _, blur = problem.family.prior_and(state.clusters)
     labels, k, xi0, eta0, S = best_on_path(
-        problem.columns, problem.spread, row_weight, row_mean, row_scatter, state.labels, state.n_clusters,
-        xi0, m0, eta0, learner.shape(problem.family), blur, *learner.limits, PATH_ROUNDS, problem.mixture.phi0,
-        problem.local_kish, NEIGHBOURS, OFFERED_CLUSTERS, settling, FIRST_TURNS, stop, past_rest,
+        problem.columns, problem.spread, row_weight, row_mean, row_scatter, labels, n_clusters,
+        float(family.xi0), family.m0, float(family.eta0), learner.shape(family), family.blur, *learner.limits,
+        PATH_ROUNDS, problem.mixture.phi0, problem.local_kish, NEIGHBOURS, OFFERED_CLUSTERS, settling, FIRST_TURNS, stop, past_rest,
     )  # fmt: skip
     return Labelling(problem.under(learner.family(xi0, eta0, S)), labels, int(k))
 
