@@ -91,19 +91,17 @@ def project_cells(
     centre: Floats,
     inverse: Floats,
     directions: Floats,
+    origin: Floats,
+    length_of_origin: float,
     unit: bool,
     outer: float,
     z: Floats,
     squares: Floats,
 ) -> None:
-    """The same for sparse rows, in which what is absent is 0; the cost is that of the values they hold."""
-    origin = np.zeros(directions.shape[1])  # coordinates of a row of zeros
-    length_of_origin = 0.0
-    for j in range(len(centre)):
-        gap = -centre[j] * inverse[j]
-        length_of_origin += gap * gap
-        for k in range(directions.shape[1]):
-            origin[k] += gap * directions[j, k]
+    """The same for sparse rows, in which what is absent is 0; the cost is that of the values they hold.
+
+    `directions` (D, d); `origin` and its squared length are those of a row of zeros.
+    """
     for i in range(len(indptr) - 1):
         norm = 1.0
         if unit:
