@@ -70,6 +70,20 @@ def test_numba_calls_the_cache_as_it_always_did(tmp_path):
     assert len(list(tmp_path.glob("*.nbc"))) == 2
 
 
+def test_a_kernel_from_disk_is_compiled_into_others(tmp_path):
+    kept(tmp_path)(3)
+    loaded = kept(tmp_path)
+    assert not compiles(loaded, 3)
+    (library,) = (found.library for found in loaded.overloads.values())
+    assert library._shared_module is None  # LLVM holds many times as much as is on disk
+
+    @njit
+    def four_times(x):
+        return loaded(loaded(x))
+
+    assert four_times(3) == 12
+
+
 def test_a_processor_is_named_by_its_kind_and_its_features():
     kind = njit(double).targetctx.codegen().magic_tuple()
     assert len(kind) == 3

@@ -32,6 +32,19 @@ def test_the_map_is_that_of_its_slow_twin(unit, kind):
 
 
 @pytest.mark.parametrize("unit", [False, True])
+@pytest.mark.parametrize(("d", "directions"), [(65, 1), (90, 3), (101, 6), (384, 16)])
+def test_a_row_has_the_same_bits_in_every_batch_and_precision(d, directions, unit):
+    rows = np.random.default_rng(d).normal(size=(301, d)).astype(np.float32)
+    rows[3, 5] = rows[7, :4] = np.nan
+    sketch = learn_sketch(rows[10:], max_directions=directions, unit=unit)
+    whole = sketch.measure(rows)
+    for first, stop in ((0, 1), (1, 2), (2, 9), (7, 8), (3, 301)):
+        for batch in (rows[first:stop], rows[first:stop].astype(float)):
+            for one, other in zip(sketch.measure(batch), whole, strict=True):
+                np.testing.assert_array_equal(one, other[first:stop])
+
+
+@pytest.mark.parametrize("unit", [False, True])
 def test_sparse_rows_have_the_coordinates_of_dense_ones(unit):
     rng = np.random.default_rng(1)
     rows = np.where(rng.random((200, 90)) < 0.1, rng.exponential(size=(200, 90)), 0.0)

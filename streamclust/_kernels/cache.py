@@ -7,7 +7,8 @@ are used where the processor has that level. (Elsewhere, as in an image for ARM,
 processor that it was built on.)
 
 Parts of numba that may change without notice are used here alone: `Dispatcher._cache`, `CompileResult._reduce` and
-`_rebuild`, `magic_tuple`, `rtsys`, the "numba:compile" event. tests/test_kernel_cache.py fails if they do.
+`_rebuild`, `_shared_module` and `_get_module_for_linking` of a library, `magic_tuple`, `rtsys`, the "numba:compile"
+event. tests/test_kernel_cache.py fails if they do.
 """
 
 from __future__ import annotations
@@ -19,16 +20,17 @@ import sys
 import uuid
 import zlib
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numba
-from llvmlite.binding import get_host_cpu_features
+from llvmlite.binding import get_host_cpu_features, parse_bitcode
 from numba import config
 from numba.core import event
 from numba.core.base import BaseContext
 from numba.core.caching import _Cache
+from numba.core.codegen import CPUCodeLibrary
 from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
 from numba.core.runtime import rtsys
@@ -119,7 +121,10 @@ class KernelCache(_Cache):  # type: ignore[misc]  # numba has no types
         if content is None:
             return None
         LINE.ready.add(self.name)
-        return CompileResult._rebuild(target_context, *loads(content))
+        library, *rest = loads(content)
+        compiled = CompileResult._rebuild(target_context, library, *rest)
+        put_away(compiled.library, bitcode=library[2][1])
+        return compiled
 
     def save_overload(self, sig: object, data: CompileResult) -> None:
         """Keep a kernel that was just compiled."""
@@ -162,6 +167,12 @@ class KernelCache(_Cache):  # type: ignore[misc]  # numba has no types
 
     def flush(self) -> None:
         """Nothing to do: a changed kernel file is seen."""
+
+
+def put_away(library: CPUCodeLibrary, bitcode: bytes) -> None:
+    """Free the module by which a loaded kernel is built into others until one is compiled: 15 times its bitcode."""
+    library._shared_module = None
+    library._get_module_for_linking = partial(parse_bitcode, bitcode)
 
 
 def use_cache(compiled: object, directory: Path | None, shipped: Path | None) -> None:

@@ -1,18 +1,18 @@
 """Projection of wide rows onto the directions of a sketch.
 
-Sums keep their order whatever the batch: a product of matrices by BLAS would not, and learning in other batches would
-leave other bits.
+A row is summed alone, in the same order whatever its batch: a product of matrices by BLAS would not, and learning in
+other batches would leave other bits.
 """
 
 import math
 
 import numpy as np
 
-from streamclust._kernels.compile import inlined, kernel
+from streamclust._kernels.compile import kernel, kernel_with_free_sums, part_with_free_sums
 from streamclust._kernels.types import Floats, Ints
 
 
-@kernel
+@kernel_with_free_sums
 def project_rows(
     x: Floats,
     centre: Floats,
@@ -25,66 +25,62 @@ def project_rows(
 ) -> None:
     """Coordinates of dense rows, and the squared length of each in scaled units; NaN counts as the centre.
 
-    Columns past those of the sketch have no direction: they count, times `outer`, in the length alone.
+    `directions` (d, D). Rows are taken by twos, four directions at a time, which spares passes over memory; the last
+    row of an odd number is taken twice. The order of sums is the compiler's, and the same for every row.
     """
-    known = min(x.shape[1], directions.shape[0])
-    fours = known - known % 4
-    for i in range(x.shape[0]):
-        inverse_norm = 1.0
-        if unit:
-            total = squared_length(x, i)
-            inverse_norm = 1.0 / math.sqrt(total) if total > 0.0 else 1.0
-        length = 0.0
-        for k in range(z.shape[1]):
-            z[i, k] = 0.0
-        for j in range(0, fours, 4):  # four features at a time: fewer passes over the coordinates
-            a = scaled_gap(x[i, j], inverse_norm, centre[j], inverse[j])
-            b = scaled_gap(x[i, j + 1], inverse_norm, centre[j + 1], inverse[j + 1])
-            c = scaled_gap(x[i, j + 2], inverse_norm, centre[j + 2], inverse[j + 2])
-            d = scaled_gap(x[i, j + 3], inverse_norm, centre[j + 3], inverse[j + 3])
-            length += (a * a + b * b) + (c * c + d * d)
-            for k in range(z.shape[1]):
-                z[i, k] += (a * directions[j, k] + b * directions[j + 1, k]) + (
-                    c * directions[j + 2, k] + d * directions[j + 3, k]
-                )
-        for j in range(fours, known):
-            a = scaled_gap(x[i, j], inverse_norm, centre[j], inverse[j])
-            length += a * a
-            for k in range(z.shape[1]):
-                z[i, k] += a * directions[j, k]
-        for j in range(known, x.shape[1]):
-            a = scaled_gap(x[i, j], inverse_norm, 0.0, outer)
-            length += a * a
-        squares[i] = length
+    last_row, last = x.shape[0] - 1, z.shape[1] - 1
+    known = min(x.shape[1], directions.shape[1])
+    rows = np.empty((2, x.shape[1]))
+    for i in range(0, x.shape[0], 2):
+        other = min(i + 1, last_row)
+        squares[i] = scale_row(x, i, centre, inverse, unit, outer, rows[0])
+        squares[other] = scale_row(x, other, centre, inverse, unit, outer, rows[1])
+        for k in range(0, z.shape[1], 4):
+            k1, k2, k3 = min(k + 1, last), min(k + 2, last), min(k + 3, last)
+            a, b, c, d = 0.0, 0.0, 0.0, 0.0
+            e, f, g, h = 0.0, 0.0, 0.0, 0.0
+            for j in range(known):
+                one, two = rows[0, j], rows[1, j]
+                a += one * directions[k, j]
+                b += one * directions[k1, j]
+                c += one * directions[k2, j]
+                d += one * directions[k3, j]
+                e += two * directions[k, j]
+                f += two * directions[k1, j]
+                g += two * directions[k2, j]
+                h += two * directions[k3, j]
+            z[i, k], z[i, k1], z[i, k2], z[i, k3] = a, b, c, d
+            z[other, k], z[other, k1], z[other, k2], z[other, k3] = e, f, g, h
 
 
-@inlined
-def scaled_gap(value: float, inverse_norm: float, centre: float, inverse: float) -> float:
-    """The distance of a value from the centre, in its unit; 0 for one that is missing."""
-    gap = (np.float64(value) * inverse_norm - centre) * inverse
-    return gap if gap == gap else 0.0
+@part_with_free_sums
+def scale_row(
+    x: Floats, i: int, centre: Floats, inverse: Floats, unit: bool, outer: float, row: Floats
+) -> float:
+    """Write the distances of a row's values from the centre, in their units, to `row`; the sum of their squares.
 
-
-@inlined
-def squared_length(x: Floats, i: int) -> float:
-    """The squared length of a row; a missing value is 0. In four sums, which do not wait for each other."""
-    fours = x.shape[1] - x.shape[1] % 4
-    a, b, c, d = 0.0, 0.0, 0.0, 0.0
-    for j in range(0, fours, 4):
-        a += square_or_zero(x[i, j])
-        b += square_or_zero(x[i, j + 1])
-        c += square_or_zero(x[i, j + 2])
-        d += square_or_zero(x[i, j + 3])
-    for j in range(fours, x.shape[1]):
-        a += square_or_zero(x[i, j])
-    return (a + b) + (c + d)
-
-
-@inlined
-def square_or_zero(value: float) -> float:
-    """The square of a number; 0 for one that is missing."""
-    number = np.float64(value)
-    return number * number if number == number else 0.0
+    Columns past those of the sketch have the centre 0 and the unit 1 / `outer`. All sums are of double precision, so
+    that a row of single precision has the same ones.
+    """
+    known = min(len(row), len(centre))
+    for j in range(len(row)):
+        row[j] = x[i, j]
+    inverse_norm = 1.0
+    if unit:
+        total = 0.0
+        for j in range(len(row)):
+            total += row[j] * row[j] if row[j] == row[j] else 0.0
+        inverse_norm = 1.0 / math.sqrt(total) if total > 0.0 else 1.0
+    for j in range(known):
+        gap = (row[j] * inverse_norm - centre[j]) * inverse[j]
+        row[j] = gap if gap == gap else 0.0
+    for j in range(known, len(row)):
+        gap = row[j] * inverse_norm * outer
+        row[j] = gap if gap == gap else 0.0
+    length = 0.0
+    for j in range(len(row)):
+        length += row[j] * row[j]
+    return length
 
 
 @kernel
@@ -95,19 +91,17 @@ def project_cells(
     centre: Floats,
     inverse: Floats,
     directions: Floats,
+    origin: Floats,
+    length_of_origin: float,
     unit: bool,
     outer: float,
     z: Floats,
     squares: Floats,
 ) -> None:
-    """The same for sparse rows, in which what is absent is 0; the cost is that of the values they hold."""
-    origin = np.zeros(directions.shape[1])  # coordinates of a row of zeros
-    length_of_origin = 0.0
-    for j in range(len(centre)):
-        gap = -centre[j] * inverse[j]
-        length_of_origin += gap * gap
-        for k in range(directions.shape[1]):
-            origin[k] += gap * directions[j, k]
+    """The same for sparse rows, in which what is absent is 0; the cost is that of the values they hold.
+
+    `directions` (D, d); `origin` and its squared length are those of a row of zeros.
+    """
     for i in range(len(indptr) - 1):
         norm = 1.0
         if unit:

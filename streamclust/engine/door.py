@@ -25,6 +25,8 @@ JUDGED_EVENTS = 256
 """Number of recent events by which is seen whether the stream has left the sketch: one in eight, of about 2,000."""
 LOOK_EVENTS = 256
 """Number of events between two such looks."""
+MAX_BLOCK_EVENTS = 4096
+"""Events taken through the sketch at once, at most: whatever the batch, little memory is needed for them."""
 RECENT_EVENTS = 1024
 """Number of recent wide events that are kept as they came; a whole number of blocks."""
 
@@ -54,14 +56,13 @@ class Recent:
 
     def see(self, rows: Rows, first: int, residual: Floats) -> None:
         """Keep some of these events; the first of them is number `first` of all."""
-        for i in chosen_of(first, rows.shape[0], RECENT_EVENTS).tolist():
-            kept = rows[i : i + 1].astype(np.float32)
-            if len(self.rows) < RECENT_EVENTS:
-                self.rows.append(kept)
-            else:
-                self.rows[self.count % RECENT_EVENTS] = kept
-            self.residual[self.count % RECENT_EVENTS] = residual[i]
-            self.count += 1
+        chosen = chosen_of(first, rows.shape[0], RECENT_EVENTS)
+        kept = rows[chosen].astype(np.float32)
+        places = (self.count + np.arange(len(chosen))) % RECENT_EVENTS
+        self.residual[places] = residual[chosen]
+        for i, place in enumerate(places.tolist()):
+            self.rows[place : place + 1] = [kept[i : i + 1]]  # past the last there is, it is one more
+        self.count += len(chosen)
 
     def judge(self, sketch: Sketch) -> None:
         """Measure what another sketch leaves out of the events."""
@@ -197,15 +198,9 @@ class Door:
         x = self._matrix(rows)
         done = 0
         while done < x.shape[0] and not self.is_plain:
-            end = min(x.shape[0], done + max(1, self.until_due))
-            part = Block(x[done:end], w[done:end], t[done:end], shard)
-            if self.gathers:
-                self.waiting.append(Block(part.rows.copy(), part.weight.copy(), part.time.copy(), shard))
-                if self.n_waiting >= FIRST_EVENTS:
-                    self.begin()
-            else:
-                self._learn(part)
-            done = end
+            most = max(1, self.until_due) if self.gathers else MAX_BLOCK_EVENTS
+            run = slice(done, done + most)
+            done += self._learn(Block(x[run], w[run], t[run], shard))
         if done < x.shape[0]:  # too few features for a sketch
             self._learn_plain(x[done:], w[done:], t[done:], shard)
 
@@ -215,23 +210,46 @@ class Door:
         dense = dense if isinstance(dense, list) else np.asarray(dense, dtype=float)
         self.engine.learn_incomplete(dense, w, t, shard, self.zeros)
 
-    def _learn(self, events: Block) -> None:
-        """Learn events through the sketch, up to where something falls due at most."""
+    def _learn(self, events: Block) -> int:
+        """Let events wait or, through the sketch, learn them up to where the stream has left it; how many."""
+        if self.gathers:
+            self.waiting.append(
+                Block(events.rows.copy(), events.weight.copy(), events.time.copy(), events.shard)
+            )
+            if self.n_waiting >= FIRST_EVENTS:
+                self.begin()
+            return int(events.rows.shape[0])
         assert self.sketch is not None
         coordinates, residual = self.sketch.measure(events.rows)
-        self.engine.learn_checked(coordinates, *events[1:])
-        self.recent.see(events.rows, self.n_learnt, residual)
-        self.n_learnt += events.rows.shape[0]
-        if self.n_learnt % LOOK_EVENTS == 0:
-            self._look()
+        left_at = self._left_at(residual)
+        n = len(residual) if left_at is None else left_at
+        self.engine.learn_checked(coordinates[:n], events.weight[:n], events.time[:n], events.shard)
+        self.recent.see(events.rows[:n], self.n_learnt, residual[:n])
+        self.n_learnt += n
+        if left_at is not None:
+            self._leave()
+        return n
 
-    def _look(self) -> None:
-        """If the latest events lie outside the directions of the sketch, tell it and let the next wait for another."""
+    def _left_at(self, residual: Floats) -> int | None:
+        """The number of the next events, by their residuals, after which the sketch is left; None: it is not.
+
+        A look after each 256 events tells.
+        """
+        if self.stage == "waiting":
+            return None
         assert self.sketch is not None
-        if self.stage == "waiting" or self.recent.count < self.judged_from + JUDGED_EVENTS:
-            return
-        if not self.sketch.is_left_by(self.recent.latest_residuals(JUDGED_EVENTS)):
-            return
+        chosen = chosen_of(self.n_learnt, len(residual), RECENT_EVENTS)
+        before = self.recent.latest_residuals(JUDGED_EVENTS)
+        kept = np.concatenate([before, residual[chosen]])
+        for end in range(LOOK_EVENTS - self.n_learnt % LOOK_EVENTS, len(residual) + 1, LOOK_EVENTS):
+            n = int(np.searchsorted(chosen, end))
+            judged = self.recent.count + n >= self.judged_from + JUDGED_EVENTS
+            if judged and self.sketch.is_left_by(kept[: len(before) + n][-JUDGED_EVENTS:]):
+                return end
+        return None
+
+    def _leave(self) -> None:
+        """Tell that the stream has left the sketch, and let the next events wait for another."""
         self.stage = "waiting"
         warnings.warn(
             f"the directions in which events are seen leave out {self.residual_growth:.1f} times as much of the latest "

@@ -260,7 +260,7 @@ class Schema:
         """Read the rows of a sparse table, with the columns of a numpy table, at the cost of the values it holds."""
         rows = matrix.tocsr()
         names = self._columns_of(rows.shape[1])
-        values = to_numbers((names[0],) if names else (), np.asarray(rows.data)[:, None])[:, 0].tolist()
+        values = self.sparse_values(rows).tolist()
         if not len(self):
             self.adopt({name: column for column, name in enumerate(names)})
         indices, edges = rows.indices.tolist(), rows.indptr.tolist()
@@ -268,6 +268,11 @@ class Schema:
         return [
             Cells(at or [0], found or [0.0], self._columns) for at, found in parts
         ]  # a row of zeros is an event
+
+    def sparse_values(self, matrix: Sparse) -> Floats:
+        """The values that a sparse table of the schema's columns holds, as numbers."""
+        names = self._columns_of(matrix.shape[1])
+        return to_numbers(names[:1], np.asarray(matrix.data)[:, None])[:, 0]
 
     def _columns_of(self, width: int) -> tuple[Hashable, ...]:
         """The names of the columns of a table of this width: those known, or else 0, 1, 2, ..."""

@@ -173,7 +173,7 @@ def varied_share_sparse(x: Rows) -> Floats:
 def principal(
     x: Rows, share: Floats, centre: Floats, scale: Floats, most: int | None = None
 ) -> tuple[Floats, Floats]:
-    """Variances of scaled events, largest first, and their orthonormal directions (D, n), at most so many.
+    """Variances of scaled events, largest first, and the orthonormal directions of them, or of the `most` largest.
 
     From the smaller of the two Gram matrices.
     """
@@ -183,15 +183,17 @@ def principal(
         y = csr_array(diags_array(root) @ x @ diags_array(1.0 / scale))
         along = np.asarray(y @ base)
         gram = np.asarray((y @ y.T).todense()) - np.outer(along, root) - np.outer(root, along)
-        variance, vectors = eigh(gram + np.outer(root, root) * float(base @ base))
+        gram += np.outer(root, root) * float(base @ base)
     else:
         y = np.nan_to_num((x - centre) / scale) * root[:, None]
-        variance, vectors = eigh(y.T @ y if d <= n else y @ y.T)
-    if not variance[-1] > 0.0:  # all events are equal: any direction does
+        gram = y.T @ y if d <= n else y @ y.T
+    variance = eigh(gram, eigvals_only=True)[::-1][: max(1, n - 1)]
+    if not variance[0] > 0.0:  # all events are equal: any direction does
         return np.zeros(1), np.eye(d, 1)
-    order = np.argsort(variance)[::-1][: max(1, n - 1)]
-    order = order[variance[order] > 1e-12 * variance[order[0]]]
-    variance, kept = variance[order], vectors[:, order[:most]]
+    variance = variance[variance > 1e-12 * variance[0]]
+    # apart from the variances: those of all, and the directions of a few, cost less than those of all
+    n_kept = min(len(variance), most or len(variance))
+    kept = eigh(gram, subset_by_index=(len(gram) - n_kept, len(gram) - 1))[1][:, ::-1]
     if issparse(x):
         kept = np.asarray(y.T @ kept - np.outer(base, root @ kept))
     elif d > n:

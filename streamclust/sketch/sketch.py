@@ -65,18 +65,29 @@ class Sketch:
     def measure(self, rows: Rows) -> tuple[Floats, Floats]:
         """The coordinates of events, and the squared length of what they leave out of each."""
         z, squares = np.empty((rows.shape[0], self.n_directions)), np.empty(rows.shape[0])
-        how = self.centre, self._inverse, self.directions, self.unit, self._outer, z, squares
+        units, how = (self.centre, self._inverse), (self.unit, self._outer, z, squares)
         if issparse(rows):
-            project_cells(
-                rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data.astype(float), *how
-            )
+            cells = rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data.astype(float)
+            project_cells(*cells, *units, self.directions, *self._origin, *how)
         else:
-            project_rows(np.require(rows, requirements=["C", "A", "W"]), *how)
+            project_rows(np.require(rows, requirements=["C", "A", "W"]), *units, self._transposed, *how)
         return z, np.maximum(squares - np.einsum("ij,ij->i", z, z), 0.0)
 
     @cached_property
     def _inverse(self) -> Floats:
         return 1.0 / self.scale
+
+    @cached_property
+    def _transposed(self) -> Floats:
+        return np.ascontiguousarray(self.directions.T)
+
+    @cached_property
+    def _origin(self) -> tuple[Floats, float]:
+        """The coordinates of a row of zeros, and its squared length."""
+        z, squares = np.empty((1, self.n_directions)), np.empty(1)
+        zeros = np.zeros((1, self.n_features))
+        project_rows(zeros, self.centre, self._inverse, self._transposed, self.unit, self._outer, z, squares)
+        return z[0], float(squares[0])
 
     @cached_property
     def _outer(self) -> float:

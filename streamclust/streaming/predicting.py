@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamclust._kernels.types import Floats
+from streamclust._kernels.types import Bools, Floats
 from streamclust.engine import Model
+from streamclust.engine.door import sparse_rows
 from streamclust.engine.incomplete import with_width
 from streamclust.engine.model import Assignment
 from streamclust.frames import SeriesLike, TableLike
-from streamclust.late import issparse
+from streamclust.late import csr_array, issparse
+from streamclust.sketch import Rows
 from streamclust.streaming.checked import Checked
 from streamclust.streaming.intake import Intake
 
@@ -30,10 +32,8 @@ class Predicting:
         row = self._intake.schema.plain_row(x)
         if row is not None and len(row) >= model.n_features:
             return model.predict_one(row)
-        row = self._intake.schema.row(x, extend=False)
-        if np.isnan(row).all():
-            return None
-        return model.predict_one(self._wide(row[None], model)[0])
+        rows, known = self._read([x], model)
+        return int(model.predict(rows)[0]) if known.all() else None
 
     def predict_proba_one(self, x: dict[Any, Any]) -> dict[int, float]:
         """p(cluster | x) by id: the clusters' shares for an event of no known feature; empty before the first event."""
@@ -41,14 +41,13 @@ class Predicting:
         if model is None:
             only = self._intake.door.only_cluster
             return {} if only is None else {only: 1.0}
-        return dict(
-            zip(model.names.tolist(), model.probability(self._row(x, model)[None])[0].tolist(), strict=True)
-        )
+        rows, _ = self._read([x], model)
+        return dict(zip(model.names.tolist(), model.probability(rows)[0].tolist(), strict=True))
 
     def score_one(self, x: dict[Any, Any]) -> float:
         """How novel an event is: -log p(x) under all clusters; 0 before the first event."""
         model = self._intake.engine.model
-        return 0.0 if model is None else float(model.novelty(self._row(x, model)[None])[0])
+        return 0.0 if model is None else float(model.novelty(self._read([x], model)[0])[0])
 
     def tail_one(self, x: dict[Any, Any]) -> float:
         """The share of recent events at least as novel as this one: small for an outlier; 1 before the first event."""
@@ -61,22 +60,22 @@ class Predicting:
     def predict_many(self, X: TableLike) -> SeriesLike:
         """The id of each event's cluster, or None as in `predict_one`: an array, or a series like the frame."""
         model = self._intake.engine.model
-        rows = self._intake.schema.table(X, extend=False, copy=False)
         if model is None:
-            ids = np.full(len(rows), self._intake.door.only_cluster)
+            rows = self._table(X)
+            ids, known = np.full(len(rows), self._intake.door.only_cluster), any_known(rows)
         else:
-            ids = model.predict(self._wide(rows, model))
-        return series_like(X, known_only(ids, rows))
+            events, known = self._read(X, model)
+            ids = model.predict(events)
+        return series_like(X, known_only(ids, known))
 
     def predict_proba_many(self, X: TableLike) -> TableLike:
         """p(cluster | x): an array with a column for each of `model.names`, or a frame with a column for each id."""
         model = self._intake.engine.model
-        rows = self._intake.schema.table(X, extend=False, copy=False)
         only = self._intake.door.only_cluster
         if model is None:
-            table = np.ones((len(rows), 0 if only is None else 1))
+            table = np.ones((len(self._table(X)), 0 if only is None else 1))
         else:
-            table = model.probability(self._wide(rows, model))
+            table = model.probability(self._read(X, model)[0])
         if isinstance(X, (np.ndarray, list)) or issparse(X):
             return table
         from river.utils.dataframe import into_frame, to_native_frame  # slow to import, and only for frames
@@ -87,9 +86,9 @@ class Predicting:
     def score_many(self, X: TableLike) -> SeriesLike:
         """How novel each event is: an array for an array, else a series like the frame."""
         model = self._intake.engine.model
-        rows = self._intake.schema.table(X, extend=False, copy=False)
-        scores = np.zeros(len(rows)) if model is None else model.novelty(self._wide(rows, model))
-        return series_like(X, scores)
+        if model is None:
+            return series_like(X, np.zeros(len(self._table(X))))
+        return series_like(X, model.novelty(self._read(X, model)[0]))
 
     def assign_many(self, X: TableLike) -> Assignment | None:
         """The id (or None as in `predict_one`), its probability and the novelty of each event, as arrays.
@@ -97,31 +96,47 @@ class Predicting:
         X is a table as in `learn_many`, or what `check` has read. None before the first event. While wide events wait
         for their sketch, all are one cluster.
         """
-        model, schema = self._intake.engine.model, self._intake.schema
+        model = self._intake.engine.model
         if model is None:
             only, n = self._intake.door.only_cluster, X.shape[0] if issparse(X) else len(X)
             if only is None:
                 return None
             return Assignment(np.full(n, only), np.ones(n), np.zeros(n), np.zeros(n, dtype=np.int64))
-        known = (
-            X.table()[:, : len(schema)]
-            if isinstance(X, Checked)
-            else schema.table(X, extend=False, copy=False)
-        )
-        return self.assign_rows(known, model)
+        rows, known = self._read(X, model)
+        found = model.assign(rows)
+        return found._replace(cluster=known_only(found.cluster, known))
 
     def assign_rows(self, rows: Floats, model: Model) -> Assignment:
         """`assign_many` by a given model of this clusterer, for rows in the order of `feature_names` (NaN: missing)."""
         found = model.assign(self._wide(rows, model))
-        return found._replace(cluster=known_only(found.cluster, rows))
+        return found._replace(cluster=known_only(found.cluster, any_known(rows)))
 
     def check_rows(self, rows: Floats) -> None:
         """Raise ValueError for rows that cannot be events: too large, or negative counts; NaN is a missing value."""
         self._intake.check_values(rows)
 
-    def _row(self, x: dict[Any, Any], model: Model) -> Floats:
-        row: Floats = self._wide(self._intake.schema.row(x, extend=False)[None], model)[0]
-        return row
+    def _table(self, X: TableLike) -> Floats:
+        """Rows of a table, NaN where a feature is missing."""
+        return self._intake.schema.table(X, extend=False, copy=False)
+
+    def _read(self, X: TableLike, model: Model) -> tuple[Rows, Bools]:
+        """Events as the model reads them, and whether each has any known feature.
+
+        Where what is missing is 0, a sketch reads sparse tables and mappings at the cost of the values they hold.
+        """
+        schema = self._intake.schema
+        if model.sketch is not None and self._intake.zeros:
+            if issparse(X):
+                rows = X.tocsr()
+                return csr_array((schema.sparse_values(rows), rows.indices, rows.indptr), shape=rows.shape), (
+                    np.ones(rows.shape[0], dtype=bool)
+                )
+            if isinstance(X, list) or (isinstance(X, Checked) and isinstance(X.rows, list)):
+                cells = schema.read_events(X, extend=False) if isinstance(X, list) else X.rows
+                rows = sparse_rows(cells)
+                return rows[:, : len(schema)], np.diff(rows.indptr) > 0
+        table = X.table()[:, : len(schema)] if isinstance(X, Checked) else self._table(X)
+        return self._wide(table, model), any_known(table)
 
     def _wide(self, rows: Floats, model: Model) -> Floats:
         """Rows of the model's features; what they lack is missing, or 0. A sketch also reads those that came later."""
@@ -131,10 +146,14 @@ class Predicting:
         return self._intake.filled(with_width(rows, width))
 
 
-def known_only(ids: NDArray[Any], rows: Floats) -> NDArray[Any]:
+def any_known(rows: Floats) -> Bools:
+    """Whether each row has any feature."""
+    return ~np.isnan(rows).all(axis=1)
+
+
+def known_only(ids: NDArray[Any], known: Bools) -> NDArray[Any]:
     """Replace the ids of rows without any known feature by None."""
-    unknown = np.isnan(rows).all(axis=1)
-    return np.where(unknown, np.array(None), ids) if unknown.any() else ids
+    return ids if known.all() else np.where(known, ids, np.array(None))
 
 
 def series_like(X: TableLike, values: NDArray[Any]) -> SeriesLike:

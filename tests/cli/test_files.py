@@ -1,5 +1,6 @@
 """From a file to a checkpoint, to predictions, to a picture."""
 
+import base64
 import bz2
 import csv
 import gzip
@@ -63,6 +64,25 @@ def test_fit_inspect_predict_export(files, points, command, invoke, monkeypatch)
     assert is_valid_linkage(linkage)
     np.testing.assert_array_equal(linkage, tree.to_linkage())
     assert (files / "tree.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.compiled
+def test_embeddings_of_a_file_are_arrays_or_base64(tmp_path, invoke):
+    rng = np.random.default_rng(0)
+    of = rng.integers(3, size=1200)
+    rows = (rng.normal(size=(3, 384))[of] + 0.5 * rng.normal(size=(1200, 384))).astype("<f4")
+    packed = [base64.b64encode(row.tobytes()).decode() for row in rows]
+    lines = [
+        json.dumps({"id": i, "embedding": row.tolist() if i % 2 else packed[i]}) for i, row in enumerate(rows)
+    ]
+    bad = ['{"id": 1}', '{"id": 2, "embedding": [1, 2]}', '{"id": 3, "embedding": "AAA"}']
+    (tmp_path / "e.jsonl").write_text("\n".join([*lines, *bad]))
+    fitted = invoke("fit", tmp_path / "e.jsonl", "--vector", "embedding", "--key", "id")
+    assert "3 clusters of 1,200 events" in fitted.stdout
+    assert "3 events could not be learnt" in fitted.stderr
+    model = StreamClusterer.load(tmp_path / "e.jsonl.checkpoint")
+    assert len(model.feature_names) == 384
+    assert adjusted_rand_score(of, model.predict_many(rows).astype(int)) == 1.0
 
 
 def test_every_format_gives_the_same_clusters(files, points, invoke):

@@ -484,6 +484,20 @@ def test_sparse_rows_are_the_same_events_as_mappings():
     dicts.learn_many(events)
     assert adjusted_rand_score(of, sparse.predict_many(csr_array(table)).astype(int)) > 0.95
     assert adjusted_rand_score(of, dicts.predict_many(events).astype(int)) > 0.95
+    for way in ("predict_many", "predict_proba_many", "score_many"):
+        dense = getattr(sparse, way)(table[:50])
+        np.testing.assert_allclose(getattr(sparse, way)(csr_array(table[:50])), dense, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(getattr(sparse, way)(events[:50]), dense, rtol=1e-6, atol=1e-9)
+    assert sparse.predict_one(events[0]) == sparse.predict_many(table[:1])[0]
+    assert sparse.predict_many([{"unheard": 1.0}, events[0]]).tolist() == [
+        None,
+        sparse.predict_one(events[0]),
+    ]
+    assert sparse.predict_one({"unheard": 1.0}) is None
+    with pytest.raises(ValueError, match="300 features"):
+        sparse.predict_many(csr_array(table[:, :9]))
+    with pytest.raises(ValueError, match="finite"):
+        sparse.predict_many(csr_array(np.where(table > 0, np.inf, 0.0)))
     again = StreamClusterer.from_state(decode(state(sparse)))
     assert state(again) == state(sparse)
     assert sparse.latest(3).shape == (3, 300)
