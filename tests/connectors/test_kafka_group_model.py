@@ -1,5 +1,6 @@
 """A consumer group with one model and its state in Kafka, on a real broker; members are threads of the test."""
 
+import zlib
 from collections import Counter
 from contextlib import ExitStack
 
@@ -15,7 +16,7 @@ from kafka.admin import (
 )
 from prometheus_client import generate_latest
 
-from streamclust.checkpoint import CheckpointError, State
+from streamclust.checkpoint import CheckpointError, State, encode
 from streamclust_connectors.http.backend import Backend
 from streamclust_connectors.http.metrics import registry
 from streamclust_connectors.kafka.parts import Assembler, Whole, packed, parts
@@ -262,7 +263,7 @@ def assembled(outputs, group="g", lenient=False):
 
 
 def test_a_state_comes_back_from_its_parts():
-    state = State({"x": np.arange(1000.0)}, {"place": [1, None, 2]})
+    state = State({"x": np.random.default_rng(0).normal(size=1000)}, {"place": [1, None, 2]})
     messages = parts("g", "state", packed(state), 1000)
     assert len(messages) > 3
     assert max(message.size for message in messages) <= 1000
@@ -272,6 +273,17 @@ def test_a_state_comes_back_from_its_parts():
     assert assembled(messages[:-1]) == []
     with pytest.raises(CheckpointError, match="cannot be read"):
         Whole("state", "1", b"rubbish").state()
+
+
+def test_states_of_the_first_format_are_read():
+    """They were compressed as a whole: a group that is upgraded goes on from what it has."""
+    state = State({"x": np.arange(1000.0)}, {"place": [1, None, 2]})
+    messages = parts("g", "state", zlib.compress(encode(state)), 1000)
+    older = [
+        message._replace(headers=[("streamclust.format", b"1"), *message.headers[1:]]) for message in messages
+    ]
+    (whole,) = assembled(older)
+    assert np.array_equal(whole.state().arrays["x"], state.arrays["x"])
 
 
 def test_a_state_of_another_format_is_left_out_where_others_count():
