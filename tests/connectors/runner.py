@@ -51,7 +51,7 @@ def build_member(settings):
     topic, group = settings["topic"], settings["group"]
     times = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 500} | settings.get("client", {})
     source = source_type(settings["library"])([topic], group, **client, **times)
-    own = f"{group}-{uuid.uuid4().hex[:8]}"
+    own = f"{group}.{uuid.uuid4().hex[:8]}"
     sink = KafkaSink(source, settings.get("topics", {}), own, transaction_timeout_ms=5000)
     policy = Policy(poll=0.2, **({"checkpoint_every": 1.0} | settings.get("policy", {})))
 
@@ -79,7 +79,7 @@ def report(service, path):
     }  # fmt: skip
     if service.group is not None:
         group = service.group
-        content |= {"version": group.version, "leads": group.leads, "staleness": group.staleness,
+        content |= {"version": group.version, "in_model": group.n_seen, "leads": group.leads, "staleness": group.staleness,
                     "stopped": {f"{t}-{p}": why for (t, p), why in stats.stopped.items()},
                     "members": [status.member for status in group.present()],
                     "bytes": service.held.store.bytes_sent + group.bytes_sent}  # fmt: skip

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 
 import numpy as np
 import pytest
+from kafka import KafkaProducer, TopicPartition
 from kafka.admin import (
     ACL,
     ACLOperation,
@@ -14,6 +15,8 @@ from kafka.admin import (
     ResourcePattern,
     ResourceType,
 )
+from kafka.errors import KafkaError
+from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata
 from prometheus_client import generate_latest
 
 from streamclust.checkpoint import CheckpointError, State, encode
@@ -21,6 +24,7 @@ from streamclust_connectors.http.backend import Backend
 from streamclust_connectors.http.metrics import registry
 from streamclust_connectors.kafka.parts import Assembler, Whole, packed, parts
 from streamclust_connectors.kafka.topics import model_topic, prepare, state_topic
+from streamclust_connectors.kafka.transactions import end_abandoned, held_up_by
 from streamclust_connectors.ports import Message, Output, Transient, UnfitTopic
 from tests.connectors.broker import GUEST, PASSWORD, USER
 from tests.connectors.cluster import Cluster, events, until
@@ -142,6 +146,63 @@ def test_a_member_that_ends_in_good_order_leaves_nothing_to_learn_again(cluster,
     until("the other to go on", lambda: all_at([staying], 3 * N, 1))
     assert staying.service.stats.replayed == 0
     assert Counter(one["id"] for one in cluster.values(out)) == {f"{topic}-0-{i}": 1 for i in range(3 * N)}
+
+
+@pytest.fixture
+def at_work(cluster):
+    """Producers with an open transaction, which the broker would end after ten minutes."""
+    with ExitStack() as every:
+
+        def producer(id, topic, offset=None):
+            found = KafkaProducer(
+                bootstrap_servers=cluster.address, transactional_id=id, transaction_timeout_ms=600_000
+            )
+            every.callback(lambda: (found._sender.force_close(), found.close(timeout=0)))
+            found.init_transactions()
+            found.begin_transaction()
+            found.send(topic, b"?", key=b"another/state/0", partition=0).get(timeout=60)
+            if offset is not None:
+                at = {TopicPartition(offset[0], 0): OffsetAndMetadata(offset[1], "", -1)}
+                member = ConsumerGroupMetadata(cluster.name, -1, "", None)
+                found.send_offsets_to_transaction(at, member)
+            return found
+
+        yield producer
+
+
+@pytest.mark.usefixtures("client")
+@pytest.mark.parametrize("where", ["state", "model", "offsets"])
+def test_a_transaction_that_a_dead_member_left_open_is_ended(cluster, join, at_work, where):
+    """It holds up whoever takes over; a broker ends it after its time-out, here ten minutes."""
+    topic = cluster.topic()
+    prepare(topic, cluster.options)
+    cluster.write(topic, events(N)[0])
+    dead = f"{cluster.name}.dead"
+    if where == "offsets":
+        at_work(dead, cluster.topic("assignments"), (topic, 7))
+    else:
+        at_work(dead, {"state": state_topic, "model": model_topic}[where](topic))
+    member = join(topic, "next")
+    until("its successor to lead", lambda: all_at([member], N, 1) and member.service.stats.ready)
+
+
+def test_only_abandoned_transactions_of_the_group_are_ended(cluster, at_work):
+    topic = cluster.topic()
+    prepare(topic, cluster.options)
+    state = state_topic(topic)
+    foreign = at_work(f"{cluster.name}2.alive", state)
+    elsewhere = at_work(f"{cluster.name}.elsewhere", cluster.topic("other"))
+    dead = at_work(f"{cluster.name}.dead", state)
+    young = at_work(f"{cluster.name}.young", state)
+    held_up = [f"{cluster.name}.dead", f"{cluster.name}.young"]
+    until("both to be old", lambda: held_up_by(cluster.admin, cluster.name, state, 0) == held_up)
+    young.commit_transaction()
+    end_abandoned(cluster.name, state, 0, cluster.options)
+    assert held_up_by(cluster.admin, cluster.name, state, 0) == []
+    with pytest.raises(KafkaError):
+        dead.commit_transaction()
+    foreign.commit_transaction()
+    elsewhere.commit_transaction()
 
 
 def test_a_member_with_a_name_comes_back_without_a_rebalance(cluster, join):
