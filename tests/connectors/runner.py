@@ -79,7 +79,8 @@ def report(service, path):
     }  # fmt: skip
     if service.group is not None:
         group = service.group
-        content |= {"version": group.version, "in_model": group.n_seen, "leads": group.leads, "staleness": group.staleness,
+        content |= {"version": group.version, "in_model": group.n_seen, "leads": group.leads,
+                    "staleness": group.staleness,
                     "stopped": {f"{t}-{p}": why for (t, p), why in stats.stopped.items()},
                     "members": [status.member for status in group.present()],
                     "bytes": service.held.store.bytes_sent + group.bytes_sent}  # fmt: skip

@@ -29,7 +29,7 @@ OPEN_TRANSACTION_SECONDS = 2.0
 WAIT_MS = 1000 * BROKER_TIMEOUT_SECONDS
 
 
-class OpenTransaction(Transient):  # noqa: N818
+class OpenTransaction(Transient):
     """A transaction of another process holds up what is to be read."""
 
 

@@ -1,7 +1,8 @@
 """Ending transactions that members of the group have left open, sooner than the broker would.
 
 A process that is killed in a transaction holds up whoever takes over its partitions: what was written after it began,
-and the offsets in it, cannot be read until it ends. The broker ends it after its time-out, for which it looks every 10 s.
+and the offsets in it, cannot be read until it ends. The broker ends it after its time-out, for which it looks every
+10 s.
 """
 
 from __future__ import annotations
