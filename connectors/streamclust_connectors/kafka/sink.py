@@ -145,7 +145,9 @@ class KafkaSink:
 
     def _take_less(self) -> None:
         if self.largest < 2 * MIN_LIMIT_BYTES:
-            raise ValueError(f"the broker refuses messages of {self.largest} bytes; let its topics take more")
+            raise ValueError(
+                f"the broker refuses messages of {self.largest} bytes; let its topics take more: max.message.bytes"
+            )
         self._refused = True
         self.largest //= 2
         self.options["batch_size"] = min(self.options["batch_size"], self.largest)
