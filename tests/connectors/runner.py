@@ -49,7 +49,8 @@ def build_member(settings):
     """A member of a group that has one model, and no state of its own."""
     client = {name: settings[name] for name in CLIENT if name in settings}
     topic, group = settings["topic"], settings["group"]
-    times = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 500} | settings.get("client", {})
+    times = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 500, "max_poll_interval_ms": 120_000}
+    times |= settings.get("client", {})
     source = source_type(settings["library"])([topic], group, **client, **times)
     own = f"{group}.{uuid.uuid4().hex[:8]}"
     sink = KafkaSink(source, settings.get("topics", {}), own, transaction_timeout_ms=5000)
