@@ -20,6 +20,7 @@ from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata
 from prometheus_client import generate_latest
 
 from streamclust.checkpoint import CheckpointError, State, encode
+from streamclust_connectors.decode import Decoder
 from streamclust_connectors.http.backend import Backend
 from streamclust_connectors.http.metrics import registry
 from streamclust_connectors.kafka.parts import Assembler, Whole, packed, parts
@@ -34,6 +35,18 @@ pytestmark = pytest.mark.compiled
 
 N = 400
 """Events of each partition, in each of three phases."""
+
+
+POISON = b"[poison]"
+
+
+class Poisoned(Decoder):
+    """Fails at one record as nothing should: neither a dead letter nor a failure that passes."""
+
+    def decode(self, records, names=()):
+        if any(record.value == POISON for record in records):
+            raise ZeroDivisionError("a bug")
+        return super().decode(records, names)
 
 
 @pytest.fixture
@@ -246,6 +259,29 @@ def test_parts_and_a_partition_that_cannot_be_read(cluster, join):
     assert "format 99, written by streamclust 9.9" in reason
     assert "run the version that wrote it" in reason
     until("a model without its news", lambda: later.positions and later.group.clusterer.n_seen == 3 * N)
+
+
+@pytest.mark.usefixtures("client")
+def test_a_poison_record_stops_its_partition_alone_until_it_is_mended(cluster, join):
+    """The others go on, models come; whoever can read the record goes on from before it, and tells each event once."""
+    topic, out = cluster.topic(partitions=2), cluster.topic("assignments", 2)
+    values = [events(2 * N, seed=number)[0] for number in range(2)]
+    for number in range(2):
+        cluster.write(topic, values[number][:N], number)
+    cluster.write(topic, [POISON], 1)
+    first = join(topic, "first", decoder=Poisoned(), assignments=out)
+    until("the poison to be met", lambda: first.service.stats.stopped and first.positions)
+    assert first.service.stats.stopped == {(topic, 1): "ZeroDivisionError: a bug"}
+    for number in range(2):
+        cluster.write(topic, values[number][N:], number)
+    until("the other partition to go on", lambda: first.positions == {(topic, 0): 2 * N})
+    until("a model of it", lambda: first.group.n_seen >= 2 * N)
+    first.leave()
+    second = join(topic, "second", assignments=out)
+    until("all to be learnt", lambda: second.positions == {(topic, 0): 2 * N, (topic, 1): 2 * N + 1})
+    told = Counter(one["id"] for one in cluster.values(out))
+    places = [i for i in range(2 * N + 1) if i != N]
+    assert told == {f"{topic}-0-{i}": 1 for i in range(2 * N)} | {f"{topic}-1-{i}": 1 for i in places}
 
 
 def test_topics_must_be_as_they_must(cluster):
