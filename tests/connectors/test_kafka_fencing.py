@@ -162,9 +162,12 @@ def test_a_fenced_producer_says_so(cluster):
     sender.send(topics[0], [Output(b"x")], 0)
     sender.flush()
     source.sender(id, {}).close(1.0)
-    with pytest.raises((Fenced, Transient)):
-        for _ in range(50):
-            for topic in topics:
-                sender.send(topic, [Output(b"x")], 0)
+
+    def send_more():
+        for topic in 50 * topics:
+            sender.send(topic, [Output(b"x")], 0)
         sender.flush()
+
+    with pytest.raises((Fenced, Transient)):
+        send_more()
     sender.close(1.0)
