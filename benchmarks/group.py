@@ -6,8 +6,9 @@ Throughput is that of the whole group, by the clock, and CPU time that of all it
 to the last event. On a machine of few cores the broker shares them: CPU time tells more than the clock.
 
 The cost of state and model traffic is measured on its own as well, since at an interval of 10 s it is lost in the
-noise of a run: the CPU time to export and pack one partition's summary, and for the leader to take in all of them and
-to pack its model; as a share of one core at that interval. Refits, which one process alone would make too, are apart.
+noise of a run: the CPU time to export and pack one partition's summary, for the leader to take in all of them, to merge
+them for its model and to pack it, and for three processes to follow it; as a share of one core at that interval.
+Refits, which one process alone would make too, are apart.
 
 Last, the answers of one process and of three are compared: each with the model of its version, their number of
 clusters, the adjusted Rand index of what both have told by a model, and of all events by their last models. And a
@@ -46,7 +47,7 @@ from streamclust_connectors.kafka.topics import model_topic  # noqa: E402
 from tests.connectors.broker import find_broker  # noqa: E402
 from tests.connectors.cluster import Cluster, events, until  # noqa: E402
 
-PARTITIONS = 6
+PARTITIONS, MEMBERS = 6, 3
 INTERVAL = 10.0
 """Seconds between two states, and between two models."""
 KINDS: dict[str, tuple[int, float | None]] = {
@@ -117,7 +118,9 @@ class Traffic:
     """To export and pack one partition's summary."""
     size: int
     read: float
-    """For the leader to read and take in all summaries, and to pack its model."""
+    """For the leader to read and take in all summaries, and to merge and pack its model."""
+    follow: float
+    """For one process to read and follow a model."""
     refit: float
     """For the leader to merge and refit."""
     model: int
@@ -148,7 +151,10 @@ def traffic(d: int, n: int, seed: int, partitions: int) -> Traffic:
         refit = process_time() - start - read
         model = packed(leader.merged_state())
         read = process_time() - start - refit
-    return Traffic(pack, len(bodies[0]), read, refit, len(model))
+        start = process_time()
+        members[0].follow(Whole("model", "", model).state())
+        follow = process_time() - start
+    return Traffic(pack, len(bodies[0]), read, follow, refit, len(model))
 
 
 def compare(cluster: Cluster, topic: str, runs: list[Run], rows: list[np.ndarray]) -> None:
@@ -237,13 +243,16 @@ def main() -> None:
     n, k, of = 60_000 if args.quick else args.events, args.clusters, args.partitions
     for d in args.features:
         costs = [traffic(d, 20_000, seed, of) for seed in range(3)]
-        shares = sorted(100 * (of * cost.pack + cost.read) / INTERVAL for cost in costs)
+        shares = sorted(
+            100 * (of * cost.pack + cost.read + MEMBERS * cost.follow) / INTERVAL for cost in costs
+        )
+        refits = sorted(100 * cost.refit / INTERVAL for cost in costs)
         one = costs[0]
         print(
             f"D = {d:2}, {of} partitions: a summary of {one.size / 1000:5.0f} kB in {1000 * one.pack:5.1f} ms; the "
-            f"leader reads and writes for {1000 * one.read:6.1f} ms, refits for {1000 * one.refit:6.1f}, its model "
-            f"of {one.model / 1000:5.0f} kB; at {INTERVAL:g} s states and models take {shares[1]:.1f}% of a core "
-            f"({shares[0]:.1f} to {shares[2]:.1f})",
+            f"leader reads and writes for {1000 * one.read:6.1f} ms, its model of {one.model / 1000:5.0f} kB, which "
+            f"is followed in {1000 * one.follow:5.1f} ms; at {INTERVAL:g} s states and models take {shares[1]:.1f}% "
+            f"of a core ({shares[0]:.1f} to {shares[2]:.1f}), refits {refits[0]:.1f} to {refits[2]:.1f}%",
             flush=True,
         )
     if args.only_traffic:

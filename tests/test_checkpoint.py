@@ -1,5 +1,7 @@
+import io
 import json
 import logging
+import zipfile
 
 import numpy as np
 import pytest
@@ -26,6 +28,20 @@ def test_what_is_written_is_read(tmp_path, state):
     assert equal(again, state)
     assert {k: again.values[k] for k in state.values} == state.values
     assert [p.name for p in tmp_path.iterdir()] == ["x"]
+
+
+def test_only_what_a_compressor_makes_much_smaller_is_compressed():
+    noise, ones = np.random.default_rng(0).normal(size=(500, 8)), np.ones(4000)
+    half_empty = np.where(np.arange(4000) < 1000, np.resize(noise, 4000), 0.0)
+    state = State({"noise": noise, "ones": ones, "half_empty": half_empty}, {"n": 1})
+    body = files.encode(state, compress=True)
+    assert equal(files.decode(body), state)
+    assert body == files.encode(state, compress=True)
+    with zipfile.ZipFile(io.BytesIO(body)) as archive:
+        stored = {one.filename for one in archive.infolist() if one.compress_type == zipfile.ZIP_STORED}
+    assert "noise.npy" in stored
+    assert not {"ones.npy", "half_empty.npy"} & stored
+    assert len(body) < noise.nbytes + half_empty.nbytes / 2
 
 
 @pytest.mark.parametrize("keep", [0.0, 0.3, 0.9, 0.999])

@@ -30,7 +30,7 @@ from streamclust_connectors.kafka.state_topic import STATE
 from streamclust_connectors.kafka.topics import model_topic, state_topic
 from tests.chaos.kill import without_numbers
 from tests.connectors.broker import find_broker
-from tests.connectors.cluster import Cluster, Process, events, until
+from tests.connectors.cluster import Cluster, events, until
 
 OPTIONS = {"warmup": 200, "seed": 7}
 SESSION_SECONDS = 6.0
@@ -82,14 +82,14 @@ class Chaos:
             time.sleep(0.1)
 
     def caught_up(self):
-        """Whether all that was written is learnt, and there is a leader with a model."""
+        """Whether all that was written is learnt, and in a model that every member with partitions follows."""
         wanted = {f"{self.topic}-{number}": at for number, at in enumerate(self.written)}
-        for member in self.members:
-            assert not (stopped := member.stats().get("stopped")), f"set aside: {stopped}"
-        led = any(
-            one.get("leads") and one.get("version") is not None for one in map(Process.stats, self.members)
-        )
-        return self.held() == wanted and led
+        found = [member.stats() for member in self.members]
+        for one in found:
+            assert not (stopped := one.get("stopped")), f"set aside: {stopped}"
+        holders = [one for one in found if one.get("positions")]
+        modelled = all(one["in_model"] >= sum(self.written) for one in holders)
+        return self.held() == wanted and any(one["leads"] for one in holders) and modelled
 
     def all_ready(self):
         """Whether every member has partitions and a model."""

@@ -30,7 +30,7 @@ class Member:
         fresh=StreamClusterer,
         **topics,
     ):
-        options, id = {"bootstrap_servers": cluster.address} | (login or {}), f"{cluster.name}-{name}"
+        options, id = {"bootstrap_servers": cluster.address} | (login or {}), f"{cluster.name}.{name}"
         more = (login or {}) | ({"group_instance_id": id} if static else {})
         times = {"session_timeout_ms": int(1000 * session), "heartbeat_interval_ms": 200}
         self.source = cluster.source(topic, **times, **more)

@@ -49,9 +49,10 @@ def build_member(settings):
     """A member of a group that has one model, and no state of its own."""
     client = {name: settings[name] for name in CLIENT if name in settings}
     topic, group = settings["topic"], settings["group"]
-    times = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 500} | settings.get("client", {})
+    times = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 500, "max_poll_interval_ms": 120_000}
+    times |= settings.get("client", {})
     source = source_type(settings["library"])([topic], group, **client, **times)
-    own = f"{group}-{uuid.uuid4().hex[:8]}"
+    own = f"{group}.{uuid.uuid4().hex[:8]}"
     sink = KafkaSink(source, settings.get("topics", {}), own, transaction_timeout_ms=5000)
     policy = Policy(poll=0.2, **({"checkpoint_every": 1.0} | settings.get("policy", {})))
 
@@ -79,7 +80,8 @@ def report(service, path):
     }  # fmt: skip
     if service.group is not None:
         group = service.group
-        content |= {"version": group.version, "leads": group.leads, "staleness": group.staleness,
+        content |= {"version": group.version, "in_model": group.n_seen, "leads": group.leads,
+                    "staleness": group.staleness,
                     "stopped": {f"{t}-{p}": why for (t, p), why in stats.stopped.items()},
                     "members": [status.member for status in group.present()],
                     "bytes": service.held.store.bytes_sent + group.bytes_sent}  # fmt: skip

@@ -6,7 +6,7 @@ import pytest
 from kafka import KafkaProducer
 
 from streamclust import StreamClusterer
-from streamclust_connectors.cli.wiring import kafka_source
+from streamclust_connectors.cli.wiring import GROUP_MAX_POLL_INTERVAL_MS, kafka_source
 from streamclust_connectors.kafka import KafkaSink
 from streamclust_connectors.kafka.confluent.options import RENAMED
 from streamclust_connectors.ports import Assigned, Batch, Output
@@ -185,3 +185,18 @@ def test_every_setting_that_is_passed_has_a_property():
 def test_an_option_that_librdkafka_does_not_take_is_told(options, said):
     with pytest.raises(ConfigError, match=f"kafka: .*{said}"):
         kafka_source(settings(options=options))
+
+
+@pytest.mark.parametrize("library", ["kafka-python", "confluent"])
+def test_rebalances_of_a_group_with_its_state_in_kafka_wait_less_long(library):
+    """A member that is gone without a word holds up all others for so long; who knows better may say so."""
+    name = {"kafka-python": "max_poll_interval_ms", "confluent": "max.poll.interval.ms"}[library]
+
+    def found(state="kafka", **kafka):
+        given = Settings(state=state, kafka={"client": library, "topic": "in", **kafka})
+        return kafka_source(given).options.get(name)
+
+    assert found() == GROUP_MAX_POLL_INTERVAL_MS
+    assert found(session_timeout_ms=200_000) == 200_000
+    assert found(options={name: 90_000}) == 90_000
+    assert found(state="directory") is None

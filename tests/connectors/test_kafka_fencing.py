@@ -151,3 +151,23 @@ def test_a_partition_regained_by_a_new_member_is_sought_again(cluster, topics, m
         first.source.consumer._coordinator.request_rejoin()  # as new metadata would
     until("all to be told", lambda: first.turn() or set(first.positions) == {2 * N})
     check(cluster, topic, out)
+
+
+def test_a_fenced_producer_says_so(cluster):
+    """librdkafka's binding raises a SystemError where a fatal error meets the reports of messages not delivered."""
+    topics, id = [cluster.topic("known"), cluster.topic("new")], f"{cluster.name}.id"
+    source = cluster.source(topics[0])
+    sender = source.sender(id, {})
+    sender.begin()
+    sender.send(topics[0], [Output(b"x")], 0)
+    sender.flush()
+    source.sender(id, {}).close(1.0)
+
+    def send_more():
+        for topic in 50 * topics:
+            sender.send(topic, [Output(b"x")], 0)
+        sender.flush()
+
+    with pytest.raises((Fenced, Transient)):
+        send_more()
+    sender.close(1.0)

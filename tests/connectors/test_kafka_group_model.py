@@ -1,10 +1,12 @@
 """A consumer group with one model and its state in Kafka, on a real broker; members are threads of the test."""
 
+import zlib
 from collections import Counter
 from contextlib import ExitStack
 
 import numpy as np
 import pytest
+from kafka import KafkaProducer, TopicPartition
 from kafka.admin import (
     ACL,
     ACLOperation,
@@ -13,13 +15,17 @@ from kafka.admin import (
     ResourcePattern,
     ResourceType,
 )
+from kafka.errors import KafkaError
+from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata
 from prometheus_client import generate_latest
 
-from streamclust.checkpoint import CheckpointError, State
+from streamclust.checkpoint import CheckpointError, State, encode
+from streamclust_connectors.decode import Decoder
 from streamclust_connectors.http.backend import Backend
 from streamclust_connectors.http.metrics import registry
 from streamclust_connectors.kafka.parts import Assembler, Whole, packed, parts
 from streamclust_connectors.kafka.topics import model_topic, prepare, state_topic
+from streamclust_connectors.kafka.transactions import end_abandoned, held_up_by
 from streamclust_connectors.ports import Message, Output, Transient, UnfitTopic
 from tests.connectors.broker import GUEST, PASSWORD, USER
 from tests.connectors.cluster import Cluster, events, until
@@ -29,6 +35,18 @@ pytestmark = pytest.mark.compiled
 
 N = 400
 """Events of each partition, in each of three phases."""
+
+
+POISON = b"[poison]"
+
+
+class Poisoned(Decoder):
+    """Fails at one record as nothing should: neither a dead letter nor a failure that passes."""
+
+    def decode(self, records, names=()):
+        if any(record.value == POISON for record in records):
+            raise ZeroDivisionError("a bug")
+        return super().decode(records, names)
 
 
 @pytest.fixture
@@ -143,6 +161,63 @@ def test_a_member_that_ends_in_good_order_leaves_nothing_to_learn_again(cluster,
     assert Counter(one["id"] for one in cluster.values(out)) == {f"{topic}-0-{i}": 1 for i in range(3 * N)}
 
 
+@pytest.fixture
+def at_work(cluster):
+    """Producers with an open transaction, which the broker would end after ten minutes."""
+    with ExitStack() as every:
+
+        def producer(id, topic, offset=None):
+            found = KafkaProducer(
+                bootstrap_servers=cluster.address, transactional_id=id, transaction_timeout_ms=600_000
+            )
+            every.callback(lambda: (found._sender.force_close(), found.close(timeout=0)))
+            found.init_transactions()
+            found.begin_transaction()
+            found.send(topic, b"?", key=b"another/state/0", partition=0).get(timeout=60)
+            if offset is not None:
+                at = {TopicPartition(offset[0], 0): OffsetAndMetadata(offset[1], "", -1)}
+                member = ConsumerGroupMetadata(cluster.name, -1, "", None)
+                found.send_offsets_to_transaction(at, member)
+            return found
+
+        yield producer
+
+
+@pytest.mark.usefixtures("client")
+@pytest.mark.parametrize("where", ["state", "model", "offsets"])
+def test_a_transaction_that_a_dead_member_left_open_is_ended(cluster, join, at_work, where):
+    """It holds up whoever takes over; a broker ends it after its time-out, here ten minutes."""
+    topic = cluster.topic()
+    prepare(topic, cluster.options)
+    cluster.write(topic, events(N)[0])
+    dead = f"{cluster.name}.dead"
+    if where == "offsets":
+        at_work(dead, cluster.topic("assignments"), (topic, 7))
+    else:
+        at_work(dead, {"state": state_topic, "model": model_topic}[where](topic))
+    member = join(topic, "next")
+    until("its successor to lead", lambda: all_at([member], N, 1) and member.service.stats.ready)
+
+
+def test_only_abandoned_transactions_of_the_group_are_ended(cluster, at_work):
+    topic = cluster.topic()
+    prepare(topic, cluster.options)
+    state = state_topic(topic)
+    foreign = at_work(f"{cluster.name}2.alive", state)
+    elsewhere = at_work(f"{cluster.name}.elsewhere", cluster.topic("other"))
+    dead = at_work(f"{cluster.name}.dead", state)
+    young = at_work(f"{cluster.name}.young", state)
+    held_up = [f"{cluster.name}.dead", f"{cluster.name}.young"]
+    until("both to be old", lambda: held_up_by(cluster.admin, cluster.name, state, 0) == held_up)
+    young.commit_transaction()
+    end_abandoned(cluster.name, state, 0, cluster.options)
+    assert held_up_by(cluster.admin, cluster.name, state, 0) == []
+    with pytest.raises(KafkaError):
+        dead.commit_transaction()
+    foreign.commit_transaction()
+    elsewhere.commit_transaction()
+
+
 def test_a_member_with_a_name_comes_back_without_a_rebalance(cluster, join):
     """Static membership: within its session, which nobody waits for, it has its partitions again; the others go on."""
     topic = cluster.topic(partitions=2)
@@ -184,6 +259,29 @@ def test_parts_and_a_partition_that_cannot_be_read(cluster, join):
     assert "format 99, written by streamclust 9.9" in reason
     assert "run the version that wrote it" in reason
     until("a model without its news", lambda: later.positions and later.group.clusterer.n_seen == 3 * N)
+
+
+@pytest.mark.usefixtures("client")
+def test_a_poison_record_stops_its_partition_alone_until_it_is_mended(cluster, join):
+    """The others go on, models come; whoever can read the record goes on from before it, and tells each event once."""
+    topic, out = cluster.topic(partitions=2), cluster.topic("assignments", 2)
+    values = [events(2 * N, seed=number)[0] for number in range(2)]
+    for number in range(2):
+        cluster.write(topic, values[number][:N], number)
+    cluster.write(topic, [POISON], 1)
+    first = join(topic, "first", decoder=Poisoned(), assignments=out)
+    until("the poison to be met", lambda: first.service.stats.stopped and first.positions)
+    assert first.service.stats.stopped == {(topic, 1): "ZeroDivisionError: a bug"}
+    for number in range(2):
+        cluster.write(topic, values[number][N:], number)
+    until("the other partition to go on", lambda: first.positions == {(topic, 0): 2 * N})
+    until("a model of it", lambda: first.group.n_seen >= 2 * N)
+    first.leave()
+    second = join(topic, "second", assignments=out)
+    until("all to be learnt", lambda: second.positions == {(topic, 0): 2 * N, (topic, 1): 2 * N + 1})
+    told = Counter(one["id"] for one in cluster.values(out))
+    places = [i for i in range(2 * N + 1) if i != N]
+    assert told == {f"{topic}-0-{i}": 1 for i in range(2 * N)} | {f"{topic}-1-{i}": 1 for i in places}
 
 
 def test_topics_must_be_as_they_must(cluster):
@@ -262,7 +360,7 @@ def assembled(outputs, group="g", lenient=False):
 
 
 def test_a_state_comes_back_from_its_parts():
-    state = State({"x": np.arange(1000.0)}, {"place": [1, None, 2]})
+    state = State({"x": np.random.default_rng(0).normal(size=1000)}, {"place": [1, None, 2]})
     messages = parts("g", "state", packed(state), 1000)
     assert len(messages) > 3
     assert max(message.size for message in messages) <= 1000
@@ -272,6 +370,17 @@ def test_a_state_comes_back_from_its_parts():
     assert assembled(messages[:-1]) == []
     with pytest.raises(CheckpointError, match="cannot be read"):
         Whole("state", "1", b"rubbish").state()
+
+
+def test_states_of_the_first_format_are_read():
+    """They were compressed as a whole: a group that is upgraded goes on from what it has."""
+    state = State({"x": np.arange(1000.0)}, {"place": [1, None, 2]})
+    messages = parts("g", "state", zlib.compress(encode(state)), 1000)
+    older = [
+        message._replace(headers=[("streamclust.format", b"1"), *message.headers[1:]]) for message in messages
+    ]
+    (whole,) = assembled(older)
+    assert np.array_equal(whole.state().arrays["x"], state.arrays["x"])
 
 
 def test_a_state_of_another_format_is_left_out_where_others_count():

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 GROUP_TRANSACTION_TIMEOUT_MS = 10_000
+GROUP_MAX_POLL_INTERVAL_MS = 120_000
+"""How long a rebalance waits for a member, with state in Kafka; meanwhile none learns. Clients' default is 300 s."""
 FILES = ("csv", "jsonl", "parquet")
 """Kinds of sources that are files."""
 
@@ -185,16 +187,19 @@ def kafka_source(settings: Settings) -> KafkaSource | ConfluentSource:
     }
     if kafka.group_instance_id is not None:
         options["group_instance_id"] = kafka.group_instance_id
+    defaults: dict[str, Any] = {}
+    if settings.state == "kafka":
+        defaults["max_poll_interval_ms"] = max(GROUP_MAX_POLL_INTERVAL_MS, kafka.session_timeout_ms)
     topics = [] if kafka.topic is None else [kafka.topic]
     if kafka.client == "kafka-python":
         from kafka import KafkaConsumer
 
         from streamclust_connectors.kafka import KafkaSource
 
-        return KafkaSource(topics, kafka.group_id, **client(settings, KafkaConsumer) | options)
+        return KafkaSource(topics, kafka.group_id, **defaults | client(settings, KafkaConsumer) | options)
     from streamclust_connectors.kafka.confluent import ConfluentSource
 
-    found = ConfluentSource(topics, kafka.group_id, **kafka.shared | options)
+    found = ConfluentSource(topics, kafka.group_id, **defaults | kafka.shared | options)
     try:
         found.check()
     except ValueError as error:

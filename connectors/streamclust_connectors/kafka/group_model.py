@@ -24,9 +24,10 @@ from streamclust.lineage import Change
 from streamclust.streaming import StreamClusterer
 from streamclust_connectors.kafka.parts import Whole, packed, parts
 from streamclust_connectors.kafka.sink import KafkaSink
-from streamclust_connectors.kafka.state_log import StateLog
+from streamclust_connectors.kafka.state_log import OpenTransaction, StateLog
 from streamclust_connectors.kafka.state_topic import STATE
 from streamclust_connectors.kafka.topics import model_topic, prepare, state_topic
+from streamclust_connectors.kafka.transactions import end_abandoned
 from streamclust_connectors.ports import MemberStatus, Partition, StreamModel, Transient
 
 MODEL, MEMBER = "model", "member"
@@ -156,6 +157,11 @@ class GroupModel:
         return version_of(self._latest)
 
     @property
+    def n_seen(self) -> int:
+        """Number of events in the latest model."""
+        return 0 if self._latest is None else int(self._latest.values["n_seen"])
+
+    @property
     def staleness(self) -> float | None:
         """Seconds since all summaries that the leader knew were in the model; None before the first model."""
         return None if self._latest is None else max(0.0, time.time() - self.checked_at)
@@ -229,7 +235,10 @@ class GroupModel:
                 self._follow_and_lead(model, states)
             except Transient as error:
                 log.warning("the group's model cannot be followed for now: %s", error)
-                self._stopping.wait(RETRY_SECONDS)
+                if isinstance(error, OpenTransaction) and self.leads:  # of the last leader, most likely dead
+                    end_abandoned(self.group, model_topic(self.topic), 0, self.options)
+                else:
+                    self._stopping.wait(RETRY_SECONDS)
             except Exception as error:  # the loop ends with it
                 self._error = error
                 return

@@ -1,4 +1,5 @@
-"""A state as Kafka records: compressed, in parts below the message limit, each part with its generation.
+"""A state as Kafka records: an archive, compressed where it is worth it, in parts below the message limit, each part
+with its generation.
 
     key        <group>/<name>/<number of the part>
     headers    format, generation, number of parts
@@ -20,9 +21,11 @@ from streamclust import __version__
 from streamclust.checkpoint import CheckpointError, State, decode, encode
 from streamclust_connectors.ports import Output, Record
 
-FORMAT = 1
-"""Version of this layout; a reader refuses later ones."""
-COMPRESSION_LEVEL = 1
+FORMAT = 2
+"""Version of this layout; a reader refuses later ones. Format 1 was compressed as a whole."""
+READABLE_FORMATS = ("1", "2")
+ARCHIVE = b"PK"
+"""Archives begin with this, and nothing that zlib has compressed does."""
 OVERHEAD_BYTES = 500
 """Room for key and headers in a message."""
 
@@ -38,15 +41,16 @@ class Whole(NamedTuple):
 
     def state(self) -> State:
         """The state; CheckpointError if it cannot be read."""
+        body = self.body or b""
         try:
-            return decode(zlib.decompress(self.body or b""))
+            return decode(body if body.startswith(ARCHIVE) else zlib.decompress(body))
         except Exception as error:  # damaged in whatever way
             raise CheckpointError(f"what was written as {self.name} cannot be read: {error}") from error
 
 
 def packed(state: State) -> bytes:
-    """A state, compressed."""
-    return zlib.compress(encode(state), COMPRESSION_LEVEL)
+    """A state as bytes, compressed where it is worth it."""
+    return encode(state, compress=True)
 
 
 def parts(group: str, name: str, body: bytes, largest: int) -> list[Output]:
@@ -85,11 +89,11 @@ class Assembler:
             return Whole(name, "", None) if number == "0" else None
         told = dict(record.headers)
         written = told.get("streamclust.format", b"").decode("utf-8", "replace")
-        if written != str(FORMAT):
+        if written not in READABLE_FORMATS:
             by = told.get("streamclust.version", b"?").decode("utf-8", "replace")
             error = CheckpointError(
                 f"{self.where} holds a state ({key}) of format {written or 'none'}, written by streamclust {by}; this "
-                f"one ({__version__}) reads format {FORMAT}: run the version that wrote it. Nothing was changed"
+                f"one ({__version__}) reads formats up to {FORMAT}: run the version that wrote it. Nothing was changed"
             )
             if not self.lenient:
                 raise error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -56,6 +56,8 @@ class KafkaSink:
         """Whether a transaction is open."""
         self._fenced_at: float | None = None
         self._positions: dict[Partition, int] = {}
+        self.when_held_up: Callable[[], None] | None = None
+        """Called when an open transaction of another process holds back a committed offset."""
 
     @property
     def sender(self) -> Sender:
@@ -143,7 +145,9 @@ class KafkaSink:
 
     def _take_less(self) -> None:
         if self.largest < 2 * MIN_LIMIT_BYTES:
-            raise ValueError(f"the broker refuses messages of {self.largest} bytes; let its topics take more")
+            raise ValueError(
+                f"the broker refuses messages of {self.largest} bytes; let its topics take more: max.message.bytes"
+            )
         self._refused = True
         self.largest //= 2
         self.options["batch_size"] = min(self.options["batch_size"], self.largest)
@@ -178,7 +182,12 @@ class KafkaSink:
     def committed(self, partition: Partition) -> int | None:
         """Offset committed by transactions of the group, after any open one of a predecessor has ended."""
         assert self.sender is not None
-        found = self.source.committed(partition)
+        try:
+            found = self.source.committed(partition)
+        except Transient:
+            if self.when_held_up is not None:
+                self.when_held_up()
+            raise
         if found is not None:
             self._positions[partition] = found
         return found

@@ -25,8 +25,12 @@ READER: dict[str, Any] = {
 FIRST_SPAN_OFFSETS = 16
 """Offsets before the end at which the search for the latest state begins; each try goes eight times further back."""
 OPEN_TRANSACTION_SECONDS = 2.0
-"""How long to wait for another process's transaction to end before Transient, which is retried."""
+"""How long to wait for another process's transaction to end before OpenTransaction, which is retried."""
 WAIT_MS = 1000 * BROKER_TIMEOUT_SECONDS
+
+
+class OpenTransaction(Transient):
+    """A transaction of another process holds up what is to be read."""
 
 
 class StateLog:
@@ -95,7 +99,7 @@ class StateLog:
                 moved = time.monotonic()
             waited = time.monotonic() - moved
             if waited > OPEN_TRANSACTION_SECONDS and _end(consumer, name) < end:
-                raise Transient(f"a transaction on {self.topic}-{partition} has not ended yet")
+                raise OpenTransaction(f"a transaction on {self.topic}-{partition} has not ended yet")
             if waited > BROKER_TIMEOUT_SECONDS:
                 raise Transient(f"the broker does not deliver {self.topic}-{partition}")
 

@@ -8,8 +8,9 @@ from typing import Any
 from streamclust.checkpoint import State, shard_in
 from streamclust_connectors.kafka.parts import packed, parts
 from streamclust_connectors.kafka.sink import KafkaSink
-from streamclust_connectors.kafka.state_log import StateLog
+from streamclust_connectors.kafka.state_log import OpenTransaction, StateLog
 from streamclust_connectors.kafka.topics import prepare, state_topic
+from streamclust_connectors.kafka.transactions import OFFSETS_TOPIC, end_abandoned
 from streamclust_connectors.ports import Partition, Place, saved_places
 
 STATE = "state"
@@ -28,6 +29,7 @@ class KafkaState:
     def __init__(self, topic: str, group: str, sink: KafkaSink, options: Mapping[str, Any]) -> None:
         self.topic, self.group, self.sink, self.options = topic, group, sink, dict(options)
         self._log = StateLog(state_topic(topic), group, options)
+        sink.when_held_up = lambda: end_abandoned(group, OFFSETS_TOPIC, 0, self.options)
         self._saved: dict[Partition, Place] = {}
         self._prepared = False
         self.bytes_sent = 0
@@ -55,7 +57,11 @@ class KafkaState:
 
     def find(self, partition: Partition) -> tuple[Place, State] | None:
         """Position and summary of a partition as they were committed last, by whatever process."""
-        found = self._log.newest(partition[1], STATE).get(STATE)
+        try:
+            found = self._log.newest(partition[1], STATE).get(STATE)
+        except OpenTransaction:  # of its last owner, most likely dead
+            end_abandoned(self.group, self._log.topic, partition[1], self.options)
+            raise
         if found is None or found.body is None:
             return None
         state = found.state()

@@ -33,6 +33,9 @@ FATAL = {
     KafkaError.TOPIC_EXCEPTION,
 }
 """Errors that a retry cannot cure."""
+CLIENT_ERRORS = (KafkaException, SystemError)
+"""What librdkafka's binding raises. A SystemError is a fatal error of the client whose exception the binding has lost:
+a producer that was fenced while it was frozen, say."""
 
 
 def failure(error: KafkaError) -> Exception:
@@ -59,5 +62,7 @@ def transient() -> Iterator[None]:
         yield
     except KafkaException as error:
         raise failure(error.args[0]) from error
+    except SystemError as error:
+        raise Transient("the client has failed, and not said why") from error
     except (OSError, TimeoutError) as error:
         raise Transient(f"{type(error).__name__}: {error}") from error

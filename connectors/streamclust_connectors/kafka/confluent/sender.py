@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from streamclust_connectors.kafka.confluent.failures import failure, transient
+from streamclust_connectors.kafka.confluent.failures import CLIENT_ERRORS, failure, transient
 from streamclust_connectors.kafka.sending import BROKER_TIMEOUT_SECONDS, within
 from streamclust_connectors.ports import Output, Partition, Transient
 
@@ -83,14 +83,16 @@ class ConfluentSender:
     @property
     def in_flight(self) -> int:
         """Number of messages not yet acknowledged."""
-        with suppress(KafkaException):  # which `flush` tells
+        with suppress(*CLIENT_ERRORS):  # which `flush` tells
             self.producer.poll(0)
         return len(self.producer)
 
     def flush(self) -> None:
         """Wait until all messages are acknowledged."""
-        with transient():
+        try:
             left = self.producer.flush(BROKER_TIMEOUT_SECONDS)
+        except CLIENT_ERRORS as error:
+            raise self._reason(error) from error
         if self._failures:
             raise failure(self._failures[0])
         if left:
@@ -111,17 +113,21 @@ class ConfluentSender:
             within(seconds, self.producer.commit_transaction, seconds)
         except TimeoutError as error:
             raise Transient(str(error)) from error
-        except KafkaException as error:
+        except CLIENT_ERRORS as error:
             raise self._reason(error) from error
 
-    def _reason(self, error: KafkaException) -> Exception:
+    def _reason(self, error: KafkaException | SystemError) -> Exception:
         """The exception to raise; the first message that failed tells more than the transaction does."""
-        with suppress(KafkaException):
+        with suppress(*CLIENT_ERRORS):
             self.producer.poll(0)
-        return failure(self._failures[0] if self._failures else error.args[0])
+        if self._failures:
+            return failure(self._failures[0])
+        if isinstance(error, KafkaException):
+            return failure(error.args[0])
+        return Transient("the client has failed, and not said why")
 
     def close(self, seconds: float) -> None:
         """Discard what is unsent, and close the client."""
-        with suppress(KafkaException):
+        with suppress(*CLIENT_ERRORS):
             self.producer.purge()
             self.producer.flush(seconds)
