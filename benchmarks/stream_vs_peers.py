@@ -299,6 +299,35 @@ def rare(d: int, seeds: int, n: int = 300_000) -> tuple[int, int]:
     return found, planted
 
 
+def rates(rows: int, repeats: int) -> None:
+    """CPU seconds of `learn_many` and of MiniBatchKMeans told K, by turns, in large and in small batches."""
+    print(
+        f"\nCPU seconds to learn {rows:,} rows of ten clusters, median of {repeats}: ours, MiniBatchKMeans told K"
+    )
+    for d in (2, 8, 16, 32):
+        x, labels = SyntheticMixture(d, 10, 2.0, seed=3).sample(rows)
+        StreamClusterer().learn_many(x[:30_000])  # compiled
+        for size in (CHUNK, 1000):
+            spent: dict[str, list[float]] = {"ours": [], "its": []}
+            for _ in range(repeats):
+                model, peer = StreamClusterer(), MiniBatchKMeans(10, random_state=0)
+                for name, learn in (("ours", model.learn_many), ("its", peer.partial_fit)):
+                    start = process_time()
+                    for i in range(0, rows, size):
+                        learn(x[i : i + size])
+                    spent[name].append(process_time() - start)
+            ours, its = (float(np.median(times)) for times in spent.values())
+            last = slice(max(0, rows - 100_000), rows)
+            ari = [
+                adjusted_rand_score(labels[last], found)
+                for found in (model.predict_many(x[last]), peer.predict(x[last]))
+            ]
+            print(
+                f"  D = {d}, batches of {size:,}: {ours:.2f} and {its:.2f} s ({its / ours:.2f} of its rate), "
+                f"ARI {ari[0]:.3f} and {ari[1]:.3f}, K = {model.n_clusters}", flush=True,
+            )  # fmt: skip
+
+
 def long(events: int, d: int = 8) -> None:
     """Time per event and memory as a stream goes on."""
     print(f"\nA stream of {events:,} events, D = {d}")
@@ -350,7 +379,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5, help="rounds of the fast ones (default: 5)")
     parser.add_argument("--seeds", type=int, default=5, help="drifting streams of each kind (default: 5)")
     parser.add_argument(
-        "--only", choices=["mixtures", "drift", "rare", "real", "long"], help="one part alone"
+        "--only", choices=["mixtures", "rates", "drift", "rare", "real", "long"], help="one part alone"
     )
     parser.add_argument("--quick", action="store_true", help="a tenth of everything")
     a = parser.parse_args()
@@ -360,6 +389,8 @@ def main() -> None:
         for k, d in itertools.product((10, 20), (2, 8, 16)):
             rows, labels = SyntheticMixture(d, k, 2.0, seed=3).sample(a.rows)
             stationary(f"tau = 2 mixture, K = {k}", rows, labels, a.river_rows, a.repeats)
+    if a.only in (None, "rates"):
+        rates(a.rows, a.repeats)
     if a.only in (None, "drift"):
         for d, splits in itertools.product((2, 8), (0, 1)):
             drifting(d, a.events, a.seeds, splits, 3 * a.river_rows)

@@ -149,8 +149,8 @@ def find(work: Work) -> Found:
     if not settings.joins:
         return Found(best, shared, shared.sum(axis=1), new_weight, strangers)
     parents = majority(shared, new_weight) if work.old.version > 0 else [-1] * best.n_clusters
-    # While the sample grows as the stream does, joins of fewer events bind nobody.
-    anew = work.settling or (work.cold and not work.drifted and work.tree.n_events < 2 * len(points))
+    # Until the sample is full, joins that were judged by fewer events bind nobody.
+    anew = work.settling or (work.cold and not work.drifted and work.tree.n_events < 4 * len(points))
     owner = joined_components(best, points, weight, component, np.array(parents), anew)
     member = (owner[:, None] == np.arange(owner.max() + 1)).astype(float)
     shared = shared @ member

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from streamclust._kernels.shapes.line import inner_range
 from streamclust.moments import Moments
 from streamclust.shapes import merge_tree
 from streamclust.shapes.expected import expected_heights
 from tests.naive import shapes as naive
+from tests.parts import from_python
 
 
 def pieces(points, labels, kind="full"):
@@ -26,6 +28,18 @@ def test_rings_within_each_other():
     (inner, a), (outer, b) = ring(1000, 1.0, 8, rng), ring(2000, 2.0, 12, rng)
     x = np.concatenate([inner, outer])
     assert_array_equal(merge_tree(pieces(x, np.append(a, b + 8)), x).clusters(), np.repeat([0, 1], [8, 12]))
+
+
+@pytest.mark.parametrize("tails", [1, 3, 100])
+@pytest.mark.parametrize("n", [2, 40, 3000])
+def test_quantiles_by_buckets_are_those_of_all_numbers_in_order(n, tails):
+    """With one degree of freedom nearly all numbers are in one bucket."""
+    rng = np.random.default_rng(n)
+    t, weight = rng.standard_t(tails, size=n), rng.exponential(size=n)
+    expected = [naive.quantile(t, weight, share) for share in (0.02, 0.98)]
+    assert_allclose(from_python(inner_range)(t, weight), expected, rtol=0)
+    equal = np.where(np.arange(n) < n - 1, 3.0, 5.0)  # both quantiles are 3, if there are many
+    assert_array_equal(from_python(inner_range)(equal, np.ones(n)), (3.0, 5.0))
 
 
 @pytest.mark.parametrize("kind", ["full", "diagonal", "scalar"])

@@ -16,6 +16,8 @@ SPAN = 1.0 + 2 * MARGIN
 """The histogram's range, in units of the range of the inner 96%."""
 NUDGE = 1e-9
 """Of the histogram's range, by which events are moved: those at a quantile lie, but for rounding, on a bin's edge."""
+BUCKETS = 128
+"""Into which numbers are put to find their quantiles."""
 TAIL = 0.02
 """The share of the events beyond the inner range, on either side."""
 
@@ -50,22 +52,46 @@ def best_two(columns: Floats, centre: Floats, root: Floats, offset: Floats) -> t
 @part
 def inner_range(t: Floats, weight: Floats) -> tuple[float, float]:
     """The TAIL and 1 - TAIL quantiles of weighted numbers; the whole range where the two are equal."""
-    order = sorted_order(t)
-    total = 0.0
-    for r in order:
-        total += weight[r]
-    low = high = t[order[-1]]
-    below, found = 0.0, False
-    for r in order:
-        below += weight[r]
-        if not found and below >= TAIL * total:
-            low, found = t[r], True
-        if below >= (1 - TAIL) * total:
-            high = t[r]
-            break
-    if not high > low:
-        low, high = t[order[0]], t[order[-1]]
-    return low, high
+    total, least, most = 0.0, np.inf, -np.inf
+    for e in range(t.size):
+        total += weight[e]
+        least = min(least, t[e])
+        most = max(most, t[e])
+    if not most > least:
+        return least, most
+    mass = np.zeros(BUCKETS)
+    scale = BUCKETS / (most - least)
+    for e in range(t.size):
+        mass[min(int((t[e] - least) * scale), BUCKETS - 1)] += weight[e]
+    low = quantile(t, weight, mass, least, scale, TAIL * total)
+    high = quantile(t, weight, mass, least, scale, (1 - TAIL) * total)
+    return (low, high) if high > low else (least, most)
+
+
+@part
+def quantile(t: Floats, weight: Floats, mass: Floats, least: float, scale: float, wanted: float) -> float:
+    """The first of weighted numbers in ascending order at which they weigh as much as is wanted.
+
+    Only those of one bucket are sorted. Buckets divide the range, from `least` on, evenly; `mass` is what they weigh.
+    """
+    bucket, below = 0, 0.0
+    while bucket < BUCKETS - 1 and below + mass[bucket] < wanted:
+        below += mass[bucket]
+        bucket += 1
+    inside, size = np.empty(t.size, dtype=np.int64), 0
+    for e in range(t.size):
+        if min(int((t[e] - least) * scale), BUCKETS - 1) == bucket:
+            inside[size] = e
+            size += 1
+    values = np.empty(size)
+    for k in range(size):
+        values[k] = t[inside[k]]
+    order = sorted_order(values)
+    for k in order:
+        below += weight[inside[k]]
+        if below >= wanted:
+            return values[k]
+    return values[order[size - 1]]
 
 
 @part
