@@ -24,9 +24,9 @@ def joined_components(
 ) -> Ints:
     """The cluster of each component, numbered by first component.
 
-    `component` is the one that each point belongs to, `parent` is the cluster that each component was part of before, -1 for none. What was joined stays so unless its
-    height is above 0 by a standard error, and what was apart stays so unless it is below by as much. `anew`: joins are
-    judged by their heights alone, whatever they were before.
+    `component` is the one that each point belongs to, `parent` the cluster that each component was part of before, -1
+    for none. What was joined stays so unless its height is above 0 by a standard error, and what was apart stays so
+    unless it is below by as much. `anew`: joins are judged by their heights alone, whatever they were before.
     """
     tree = tree_of(result, points, weight, component)
     edges = tree.edges

@@ -14,7 +14,15 @@ from numpy.typing import ArrayLike
 from streamclust._kernels.types import Floats
 from streamclust.late import issparse
 from streamclust.parameters import MAX_UNREDUCED_FEATURES, Missing
-from streamclust.schema.cells import Cells, Columns, dense_row, plain_row, plain_values, table_of, values_getter
+from streamclust.schema.cells import (
+    Cells,
+    Columns,
+    dense_row,
+    plain_row,
+    plain_values,
+    table_of,
+    values_getter,
+)
 from streamclust.schema.names import (
     check_name,
     in_order,

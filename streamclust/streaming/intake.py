@@ -129,7 +129,7 @@ class Intake:
 
     def _wait(self, row: Row, w: float, t: float | None) -> None:
         if self._plain:
-            self._others = [(np.array(values), 1.0, None) for values in self._plain]
+            self._others = [(np.array(values, dtype=np.float64), 1.0, None) for values in self._plain]
             self._plain = []
         self._others.append((row, w, t))
         self._room -= 1
@@ -158,8 +158,8 @@ class Intake:
     def flush(self) -> None:
         """Learn the buffered events."""
         if self._plain:
-            plain, self._plain = self._plain, []
-            self._learn_rows(np.array(plain, dtype=np.float64), None, None)
+            whole, self._plain = self._plain, []
+            self._learn_rows(np.array(whole, dtype=np.float64), None, None)
         if self._others:
             waiting, self._others = self._others, []
             rows, weight, time = zip(*waiting, strict=True)

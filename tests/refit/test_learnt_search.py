@@ -9,7 +9,7 @@ from streamclust.batch import BayesianKMeans
 from streamclust.families import Finite, Gaussian, family
 from streamclust.families.learnt import PriorLearner
 from streamclust.moments import Moments
-from streamclust.refit import fit_points, point_steps, refit_bkm
+from streamclust.refit import bkm_steps, fit_points, point_steps, refit_bkm
 from streamclust.refit.bkm import path
 from streamclust.refit.bkm.labelling import Labelling
 from streamclust.refit.bkm.near import near_pairs
@@ -121,6 +121,17 @@ def test_what_is_found_from_nothing_must_be_better_by_a_margin():
         found = refit_bkm("gaussian", tree, start, search="quick", challenge=margin)
         assert found.n_clusters == k
         assert found.free_energy <= good.free_energy + 5.0
+
+
+@pytest.mark.parametrize(("each", "refined"), [(100, False), (1250, True)])
+def test_what_two_searches_of_few_events_agree_on_is_not_refined(each, refined):
+    x, _ = grid(4, n=each)
+    tree = SummaryTree(2, max_leaves=512)
+    tree.insert(x)
+    good = refit_bkm("gaussian", tree, search="quick")
+    steps = list(bkm_steps("gaussian", tree, good, search="quick", challenge=5.0))
+    assert steps[-1].n_clusters == 4
+    assert any(step.move == "learn" for step in steps) == refined
 
 
 def test_chosen_merges_share_no_cluster():

@@ -294,6 +294,24 @@ def test_what_was_learnt_and_refused_is_known_at_once(events, weights):
         assert (again.n_seen, again.n_refused) == told[i]
 
 
+@given(
+    st.lists(good | st.just({"a": 1.0}), max_size=60),
+    st.lists(st.sampled_from([1.0, 1.0, 1.0, 2.0]), min_size=1),
+)
+@settings(deadline=None, max_examples=20)
+def test_events_wait_in_the_order_in_which_they_came(events, weights):
+    """Whole events of weight 1 are buffered in another form than all others."""
+    buffered, single = StreamClusterer(), StreamClusterer()
+    for i, event in enumerate(events):
+        for model in (buffered, single):
+            model.learn_one(event, w=weights[i % len(weights)])
+        single.to_state()  # nothing waits
+    ours, theirs = buffered.to_state().arrays, single.to_state().arrays
+    assert ours.keys() == theirs.keys()
+    for name, values in ours.items():
+        np.testing.assert_array_equal(values, theirs[name], err_msg=name)
+
+
 @pytest.mark.parametrize("family", ["gaussian", "poisson", "bernoulli"])
 def test_refusals_are_told_before_anything_is_asked(family):
     model = StreamClusterer(family=family)

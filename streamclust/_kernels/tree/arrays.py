@@ -132,7 +132,14 @@ def absorb_rows(
     events, so that it does not matter which of them came together.
     """
     d = x.shape[1]
-    weight, mean, spread, lo, hi, inverse = tree.weight, tree.mean, tree.spread, tree.lo, tree.hi, tree.inverse
+    weight, mean, spread, lo, hi, inverse = (
+        tree.weight,
+        tree.mean,
+        tree.spread,
+        tree.lo,
+        tree.hi,
+        tree.inverse,
+    )
     cutoff = tree.cutoff
     deviation = np.empty((ABSORBED_ROWS, d))
     factor = np.empty(ABSORBED_ROWS)
@@ -186,7 +193,9 @@ def absorb_rows(
 
 
 @part
-def add_scatter(scatter: Floats, slot: int, deviation: Floats, factor: Floats, squares: Floats, n: int) -> None:
+def add_scatter(
+    scatter: Floats, slot: int, deviation: Floats, factor: Floats, squares: Floats, n: int
+) -> None:
     """Add what the first n deviations, each times its factor, make of a leaf's scatter, one after the other."""
     d, width = deviation.shape[1], scatter.shape[1]
     if width == 1 and d > 1:

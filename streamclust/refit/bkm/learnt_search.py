@@ -13,7 +13,15 @@ from streamclust.families.priors import spread_indices
 from streamclust.moments import Moments
 from streamclust.refit.bkm.collapsed import locked
 from streamclust.refit.bkm.labelling import Labelling
-from streamclust.refit.bkm.path import START_GROWTH, best_path, learn_prior, path_down, path_from_seeds, settle, starts
+from streamclust.refit.bkm.path import (
+    START_GROWTH,
+    best_path,
+    learn_prior,
+    path_down,
+    path_from_seeds,
+    settle,
+    starts,
+)
 from streamclust.refit.bkm.problem import Problem
 from streamclust.refit.bkm.search import Steps, cold, coordinates, iterate, polish, refine, step
 from streamclust.refit.partition import Partition

@@ -137,7 +137,8 @@ def compiled_path(
     labels, k, xi0, eta0, S = best_on_path(
         problem.columns, problem.spread, row_weight, row_mean, row_scatter, labels, n_clusters,
         float(family.xi0), family.m0, float(family.eta0), learner.shape(family), family.blur, *learner.limits,
-        PATH_ROUNDS, problem.mixture.phi0, problem.local_kish, NEIGHBOURS, OFFERED_CLUSTERS, settling, FIRST_TURNS, stop, past_rest,
+        PATH_ROUNDS, problem.mixture.phi0, problem.local_kish, NEIGHBOURS, OFFERED_CLUSTERS,
+        settling, FIRST_TURNS, stop, past_rest,
     )  # fmt: skip
     return Labelling(problem.under(learner.family(xi0, eta0, S)), labels, int(k))
 
