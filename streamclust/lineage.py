@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from streamclust._kernels.types import Bools, Floats
+from streamclust._kernels.types import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -285,10 +285,19 @@ def matched(shared: Floats, old_weight: Floats, new_weight: Floats, live: Bools)
     """Map new clusters to the old ones whose ids they keep. Live clusters have precedence over retired ones."""
     worthy = (shared > 0.5 * old_weight[:, None]) | (shared > 0.5 * new_weight)
     claim = np.where(worthy, np.where(live[:, None], shared, RETIRED_CLAIM * shared), 0.0)
-    from scipy.optimize import linear_sum_assignment  # slow to import, and not needed to start
+    return {int(j): int(i) for i, j in zip(*best_pairs(claim), strict=True) if worthy[i, j]}
+
+
+def best_pairs(claim: Floats) -> tuple[Ints, Ints]:
+    """Rows and columns of the pairs, none in two of them, of the largest sum; those of no claim may be left out."""
+    if claim.size and ((claim > 0).sum(axis=0) <= 1).all():  # no two rows want the same column
+        return np.arange(len(claim)), claim.argmax(axis=1)
+    if claim.size and ((claim > 0).sum(axis=1) <= 1).all():
+        return claim.argmax(axis=0), np.arange(claim.shape[1])
+    from scipy.optimize import linear_sum_assignment  # 20 MB, and slow to import
 
     rows, columns = linear_sum_assignment(claim, maximize=True)
-    return {int(j): int(i) for i, j in zip(rows, columns, strict=True) if worthy[i, j]}
+    return rows, columns
 
 
 def majority(shared: Floats, weight: Floats) -> list[int]:

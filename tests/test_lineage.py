@@ -2,8 +2,17 @@ import json
 
 import numpy as np
 import pytest
+from scipy.optimize import linear_sum_assignment
 
-from streamclust.lineage import MAX_CLUSTERS_PER_STEP, MAX_EVENTS, MAX_STEPS, Change, History, Lineage
+from streamclust.lineage import (
+    MAX_CLUSTERS_PER_STEP,
+    MAX_EVENTS,
+    MAX_STEPS,
+    Change,
+    History,
+    Lineage,
+    best_pairs,
+)
 
 
 def follow(lineage, old, shared, at=10, new_weight=None):
@@ -149,3 +158,16 @@ def test_a_history_survives_json_and_older_lineages_have_none():
     assert list(Lineage.from_dict(state).history) == list(lineage.history)
     del state["history"]
     assert len(Lineage.from_dict(state).history) == 0
+
+
+def test_pairs_have_the_largest_sum_where_claims_conflict_and_where_not():
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        shape = tuple(rng.integers(0, 6, size=2).tolist())
+        claim = np.where(rng.random(shape) < rng.random(), rng.random(shape), 0.0)
+        rows, columns = best_pairs(claim)
+        paired = claim[rows, columns] > 0
+        assert len(set(rows[paired])) == len(set(columns[paired])) == paired.sum()
+        assert claim[rows, columns].sum() == pytest.approx(
+            claim[linear_sum_assignment(claim, maximize=True)].sum()
+        )

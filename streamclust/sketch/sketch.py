@@ -65,12 +65,14 @@ class Sketch:
     def measure(self, rows: Rows) -> tuple[Floats, Floats]:
         """The coordinates of events, and the squared length of what they leave out of each."""
         z, squares = np.empty((rows.shape[0], self.n_directions)), np.empty(rows.shape[0])
-        units, how = (self.centre, self._inverse), (self.unit, self._outer, z, squares)
+        centre, inverse, unit, outer = self.centre, self._inverse, self.unit, self._outer
         if issparse(rows):
             cells = rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data.astype(float)
-            project_cells(*cells, *units, self.directions, *self._origin, *how)
+            origin, length = self._origin
+            project_cells(*cells, centre, inverse, self.directions, origin, length, unit, outer, z, squares)
         else:
-            project_rows(np.require(rows, requirements=["C", "A", "W"]), *units, self._transposed, *how)
+            x = np.require(rows, requirements=["C", "A", "W"])
+            project_rows(x, centre, inverse, self._transposed, unit, outer, z, squares)
         return z, np.maximum(squares - np.einsum("ij,ij->i", z, z), 0.0)
 
     @cached_property
@@ -85,8 +87,8 @@ class Sketch:
     def _origin(self) -> tuple[Floats, float]:
         """The coordinates of a row of zeros, and its squared length."""
         z, squares = np.empty((1, self.n_directions)), np.empty(1)
-        zeros = np.zeros((1, self.n_features))
-        project_rows(zeros, self.centre, self._inverse, self._transposed, self.unit, self._outer, z, squares)
+        zeros, how = np.zeros((1, self.n_features)), (self.centre, self._inverse, self._transposed)
+        project_rows(zeros, *how, self.unit, self._outer, z, squares)
         return z[0], float(squares[0])
 
     @cached_property

@@ -128,12 +128,11 @@ class Predicting:
         if model.sketch is not None and self._intake.zeros:
             if issparse(X):
                 rows = X.tocsr()
-                return csr_array((schema.sparse_values(rows), rows.indices, rows.indptr), shape=rows.shape), (
-                    np.ones(rows.shape[0], dtype=bool)
-                )
-            if isinstance(X, list) or (isinstance(X, Checked) and isinstance(X.rows, list)):
-                cells = schema.read_events(X, extend=False) if isinstance(X, list) else X.rows
-                rows = sparse_rows(cells)
+                held = schema.sparse_values(rows), rows.indices, rows.indptr
+                return csr_array(held, shape=rows.shape), np.ones(rows.shape[0], dtype=bool)
+            cells = X.rows if isinstance(X, Checked) else X
+            if isinstance(cells, list):
+                rows = sparse_rows(cells if isinstance(X, Checked) else schema.read_events(X, extend=False))
                 return rows[:, : len(schema)], np.diff(rows.indptr) > 0
         table = X.table()[:, : len(schema)] if isinstance(X, Checked) else self._table(X)
         return self._wide(table, model), any_known(table)
@@ -148,7 +147,7 @@ class Predicting:
 
 def any_known(rows: Floats) -> Bools:
     """Whether each row has any feature."""
-    return ~np.isnan(rows).all(axis=1)
+    return np.asarray(~np.isnan(rows).all(axis=1))
 
 
 def known_only(ids: NDArray[Any], known: Bools) -> NDArray[Any]:
