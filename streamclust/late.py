@@ -27,8 +27,8 @@ def late(module: str, name: str) -> Callable[..., Any]:
 
 def issparse(x: object) -> TypeGuard[Any]:
     """Whether x is a sparse table of SciPy; without its module nobody can have made one."""
-    sparse = sys.modules.get("scipy.sparse")
-    return sparse is not None and bool(sparse.issparse(x))
+    known = getattr(sys.modules.get("scipy.sparse"), "issparse", None)  # nor while another thread imports it
+    return known is not None and bool(known(x))
 
 
 betaincinv = late("scipy.special", "betaincinv")

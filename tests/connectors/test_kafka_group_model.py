@@ -206,11 +206,11 @@ def test_only_abandoned_transactions_of_the_group_are_ended(cluster, at_work):
     foreign = at_work(f"{cluster.name}2.alive", state)
     elsewhere = at_work(f"{cluster.name}.elsewhere", cluster.topic("other"))
     dead = at_work(f"{cluster.name}.dead", state)
-    young = at_work(f"{cluster.name}.young", state)
-    held_up = [f"{cluster.name}.dead", f"{cluster.name}.young"]
-    until("both to be old", lambda: held_up_by(cluster.admin, cluster.name, state, 0) == held_up)
-    young.commit_transaction()
-    end_abandoned(cluster.name, state, 0, cluster.options)
+    mine = at_work(f"{cluster.name}.mine", state)
+    held_up = [f"{cluster.name}.dead", f"{cluster.name}.mine"]
+    until("both to be old enough", lambda: held_up_by(cluster.admin, cluster.name, state, 0) == held_up)
+    end_abandoned(cluster.name, state, 0, cluster.options, own=f"{cluster.name}.mine")
+    mine.commit_transaction()
     assert held_up_by(cluster.admin, cluster.name, state, 0) == []
     with pytest.raises(KafkaError):
         dead.commit_transaction()

@@ -236,7 +236,8 @@ class GroupModel:
             except Transient as error:
                 log.warning("the group's model cannot be followed for now: %s", error)
                 if isinstance(error, OpenTransaction) and self.leads:  # of the last leader, most likely dead
-                    end_abandoned(self.group, model_topic(self.topic), 0, self.options)
+                    own = self.sink.transactional_id
+                    end_abandoned(self.group, model_topic(self.topic), 0, self.options, own)
                 else:
                     self._stopping.wait(RETRY_SECONDS)
             except Exception as error:  # the loop ends with it

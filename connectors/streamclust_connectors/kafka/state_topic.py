@@ -29,7 +29,7 @@ class KafkaState:
     def __init__(self, topic: str, group: str, sink: KafkaSink, options: Mapping[str, Any]) -> None:
         self.topic, self.group, self.sink, self.options = topic, group, sink, dict(options)
         self._log = StateLog(state_topic(topic), group, options)
-        sink.when_held_up = lambda: end_abandoned(group, OFFSETS_TOPIC, 0, self.options)
+        sink.when_held_up = lambda: self._end_abandoned(OFFSETS_TOPIC, 0)
         self._saved: dict[Partition, Place] = {}
         self._prepared = False
         self.bytes_sent = 0
@@ -60,7 +60,7 @@ class KafkaState:
         try:
             found = self._log.newest(partition[1], STATE).get(STATE)
         except OpenTransaction:  # of its last owner, most likely dead
-            end_abandoned(self.group, self._log.topic, partition[1], self.options)
+            self._end_abandoned(self._log.topic, partition[1])
             raise
         if found is None or found.body is None:
             return None
@@ -68,6 +68,9 @@ class KafkaState:
         place = Place(*state.values["place"])
         self._saved[partition] = place
         return place, state
+
+    def _end_abandoned(self, topic: str, partition: int) -> None:
+        end_abandoned(self.group, topic, partition, self.options, self.sink.transactional_id)
 
     def hand_over(self, partition: Partition, place: Place, summary: State) -> None:
         """Nothing: the partition's next owner goes on from what was committed, and learns again what came after it."""

@@ -26,8 +26,12 @@ OFFSETS_TOPIC = "__consumer_offsets"
 log = logging.getLogger(__name__)
 
 
-def end_abandoned(group: str, topic: str, partition: int, options: Mapping[str, Any]) -> None:
+def end_abandoned(
+    group: str, topic: str, partition: int, options: Mapping[str, Any], own: str | None = None
+) -> None:
     """End the group's abandoned transactions that hold up a partition of a topic or, "__consumer_offsets", any of it.
+
+    Those of the transactional id `own` are left alone.
 
     For a process that was given what they hold up: their owners have lost it, and could not commit. One that lives, and
     is only slow, begins anew. Where a broker cannot be asked, or does not allow it, this waits as long as it takes.
@@ -36,6 +40,8 @@ def end_abandoned(group: str, topic: str, partition: int, options: Mapping[str, 
     try:
         with transient(), closing(KafkaAdminClient(**known)) as admin:
             for name in held_up_by(admin, group, topic, partition):
+                if name == own:
+                    continue
                 KafkaSender(name, options).close(0.0)  # a new producer of this id ends its transaction
                 log.warning("ended an abandoned transaction of %s on %s-%d", name, topic, partition)
     except Transient as error:

@@ -32,5 +32,5 @@ export function showGroup(panel, body, note, group) {
   const age = group.model_staleness_seconds;
   note.textContent = group.model_version === null ? "The group has no model yet." :
     `Model ${group.model_version}; all that was learnt was in it ${Math.round(age)} s ago. ` +
-    "Events, clusters and hierarchy on this page are the whole group's.";
+    "Events, clusters and hierarchy on this page are the whole group's; rate, lag and memory are this process's.";
 }
