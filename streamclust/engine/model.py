@@ -287,7 +287,7 @@ class Model:
         """Points beyond every cluster's ellipsoid or, where clusters have none, likelier under the prior."""
         points = self._own(points)
         if isinstance(self.form, Quadratic):
-            return self.see(points).cell == len(self.rows)
+            return np.asarray(self.see(points).cell == len(self.rows))
         assert isinstance(self.shown, Partition)
         family, phi0 = self.shown.family, self.shown.mixture.phi0
         total = float(self.shown.clusters.weight.sum())
