@@ -2,7 +2,6 @@ import json
 
 import numpy as np
 import pytest
-
 from scipy.optimize import linear_sum_assignment
 
 from streamclust.lineage import (
