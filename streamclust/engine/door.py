@@ -329,15 +329,8 @@ class Door:
     def _let_in(self) -> None:
         """Learn the events that waited, in the order in which they came."""
         waiting, self.waiting = self.waiting, []
-        if self.sketch is None or not self.engine.is_empty:
-            for block in waiting:
-                self.learn(*block)
-            return
-        measured = [self.sketch.measure(block.rows) for block in waiting]
-        self.engine.learn_first((z, *block[1:]) for (z, _), block in zip(measured, waiting, strict=True))
-        for (_, residual), block in zip(measured, waiting, strict=True):
-            self.recent.see(block.rows, self.n_learnt, residual)
-            self.n_learnt += len(residual)
+        for block in waiting:
+            self.learn(*block)
 
     def _whole(self, rows: Rows) -> Rows:
         """Rows of all features there are."""

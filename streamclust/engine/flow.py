@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -118,33 +118,15 @@ class Engine(Looking):
 
     def learn_checked(self, x: Floats, w: Floats, t: Floats, shard: Hashable = 0) -> None:
         """Learn checked rows into the summary of their shard, then do what is due; `w` and `t` may be empty."""
-        for run in self.runs(len(x)):
-            self._take(x[run], w[run], t[run], shard)
-            self._act()
-
-    def learn_first(self, blocks: Iterable[tuple[Floats, Floats, Floats, Hashable]]) -> None:
-        """Learn the first events (rows, weights, times and shard) and then refit once, if they are enough for that.
-
-        For events that waited: nobody could have asked the models in between.
-        """
-        for x, w, t, shard in blocks:
-            self._take(x, w, t, shard)
-        if self.led or not self.n_seen:
-            return
-        self._start_refit()
-        if self.n_seen >= self._warmup:
-            self._start_refit(lag=0)
-        self.next_look = max(self.next_look, self.n_seen + self.look_gap)
-        self._note()
-
-    def _take(self, x: Floats, w: Floats, t: Floats, shard: Hashable) -> None:
-        """Learn checked rows into the summary of their shard, and count them."""
         x = np.require(
             self.shards.with_spare(x), requirements=["C", "A", "W"]
         )  # what kernels are compiled for
-        self.shards[shard].learn(x, w, t, self.n_seen)
-        self.shards.keep(x, w if len(w) else None, self.n_seen)
-        self.n_seen += len(x)
+        part = self.shards[shard]
+        for run in self.runs(len(x)):
+            part.learn(x[run], w[run], t[run], self.n_seen)
+            self.shards.keep(x[run], w[run] if len(w) else None, self.n_seen)
+            self.n_seen += run.stop - run.start
+            self._act()
 
     def runs(self, n: int) -> Iterator[slice]:
         """Slices of the next n events, each up to the event at which a look, a refit or a publication is due.
@@ -351,11 +333,12 @@ class Engine(Looking):
         s, first = self.settings, self.model is None
         evidence = float(tree.total.weight[0])
         self.last_refit = self.n_seen
+        warmup = schedule.first_refit(self.n_features) if s.warmup is None else s.warmup
         n_clusters = 1 if self.model is None else len(self.model.ids)
         quiet = schedule.quiet(self.n_seen, n_clusters, self.ids_changed)
         enough = schedule.FULL_SAMPLE * tree.sample_capacity
         self.next_refit = schedule.next_refit(
-            self.n_seen, evidence, self._warmup, s.refit_every, quiet and not drifted, tree.n_events >= enough
+            self.n_seen, evidence, warmup, s.refit_every, quiet and not drifted, tree.n_events >= enough
         )
         if self.model is None:
             self.model = self._first_model(tree)
@@ -399,12 +382,6 @@ class Engine(Looking):
         self.pending_refit = Refit.started(work, due=self.n_seen + lag, background=s.background and lag > 0)
         if lag == 0:
             self._publish(self.pending_refit)
-
-    @property
-    def _warmup(self) -> int:
-        """Number of events before the first refit."""
-        given = self.settings.warmup
-        return schedule.first_refit(self.n_features) if given is None else given
 
     def _to_refit(self) -> tuple[SummaryTree, bool, Floats | None, Ints]:
         """Input of a refit: a tree, whether the stream has drifted, the events that show it, components to set aside.
