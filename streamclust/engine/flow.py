@@ -337,8 +337,9 @@ class Engine(Looking):
         n_clusters = 1 if self.model is None else len(self.model.ids)
         quiet = schedule.quiet(self.n_seen, n_clusters, self.ids_changed)
         enough = schedule.FULL_SAMPLE * tree.sample_capacity
+        full = s.half_life is None and tree.n_events >= enough  # what forgets has a new sample ever again
         self.next_refit = schedule.next_refit(
-            self.n_seen, evidence, warmup, s.refit_every, quiet and not drifted, tree.n_events >= enough
+            self.n_seen, evidence, warmup, s.refit_every, quiet and not drifted, full
         )
         if self.model is None:
             self.model = self._first_model(tree)

@@ -114,7 +114,7 @@ class Sums(NamedTuple):
 
     model: Model
     blocks: Floats
-    count: int
+    summed: int
 
 
 class Watch(Ring):
@@ -163,9 +163,9 @@ class Watch(Ring):
     def sums_by(self, model: Model, size: int) -> Floats:
         """`block_sums` of all whole blocks of so many events, as a model sees them; of old ones those kept."""
         kept, blocks = self._sums, len(self) // size
-        if kept is None or kept.model is not model or (self.count - kept.count) % size:
+        if kept is None or kept.model is not model or (self.count - kept.summed) % size:
             kept = Sums(model, np.empty((0, len(model.rows) + 1, 2 + 2 * model.whitened_features)), 0)
-        new = self.count - kept.count
+        new = self.count - kept.summed
         if new:
             more = block_sums(*self.seen_by(model, new), self.weights(new), kept.blocks.shape[1], size)
             kept = Sums(model, np.concatenate([more, kept.blocks])[:blocks], self.count)

@@ -156,7 +156,6 @@ def test_refits_come_often_at_first_and_then_as_evidence_grows():
     ):  # a full sample shows a refit of quiet clusters little that the last did not see
         assert schedule.next_refit(40_000, 40_000, 100, every, quiet=True, full=True) == 160_000
     assert schedule.next_refit(40_000, 40_000, 100, 20_000, quiet=False, full=True) == 60_000
-    assert schedule.next_refit(40_000, 5_000, 100, 20_000, quiet=True, full=True) == 60_000  # it forgets
     forgetting = schedule.next_refit(1_000_000, evidence=10_000, warmup=100, every=20_000)
     assert forgetting == 1_020_000
 
