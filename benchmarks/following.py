@@ -176,7 +176,9 @@ def turns(n: int = 40_000) -> None:
 
 def begin(seeds: range, rounds: int = 5) -> None:
     """The first 4,000 events, one by one: of each stream the best of several rounds in which everyone takes a turn."""
-    print("\nThe first 4,000 events by learn_one, refits included: thousand events/s, least to most of streams")
+    print(
+        "\nThe first 4,000 events by learn_one, refits included: thousand events/s, least to most of streams"
+    )
     makers: dict[str, Callable[[], Any]] = {
         "streamclust": StreamClusterer,
         "streamclust, refits in the way": lambda: StreamClusterer(background=False),
