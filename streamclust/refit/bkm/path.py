@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamclust._kernels.refit.path import best_on_path
 from streamclust._kernels.types import Floats, Ints
-from streamclust.families import Gaussian
 from streamclust.families.learnt import PriorLearner
+from streamclust.refit.bkm.compiled_path import compiled_path
 from streamclust.refit.bkm.labelling import Labelling
-from streamclust.refit.bkm.near import NEIGHBOURS, near_pairs
+from streamclust.refit.bkm.near import near_pairs
 from streamclust.refit.bkm.problem import Problem
 from streamclust.refit.bkm.search import Steps, nearest_seed, step
 
@@ -99,7 +98,9 @@ def path_down(state: Labelling, stage: str, leaves: bool, past_rest: bool = True
         else (ITERATIONS_ON_POINTS, MIN_K_SHARE_ON_POINTS)
     )
     if state.problem.compiled and isinstance(state.problem.learner, PriorLearner):
-        best = compiled_path(state, state.problem.learner, settling, stop, past_rest)
+        best = compiled_path(
+            state, state.problem.learner, PATH_ROUNDS, OFFERED_CLUSTERS, settling, FIRST_TURNS, stop, past_rest
+        )
         yield step(stage, "path", best)
         return best
     settle(state, settling, FIRST_TURNS)
@@ -118,22 +119,6 @@ def path_down(state: Labelling, stage: str, leaves: bool, past_rest: bool = True
     settle(best, settling)
     yield step(stage, "iterate", best)
     return best
-
-
-def compiled_path(
-    state: Labelling, learner: PriorLearner, settling: int, stop: float, past_rest: bool
-) -> Labelling:
-    """The same, compiled."""
-    problem = state.problem
-    assert isinstance(problem.family, Gaussian)
-    row_weight, row_mean, row_scatter, _ = problem.grouped
-    _, _, _, xi0, m0, eta0, _, blur = problem.family.prior_and(state.clusters)
-    labels, k, xi0, eta0, S = best_on_path(
-        problem.columns, problem.spread, row_weight, row_mean, row_scatter, state.labels, state.n_clusters,
-        xi0, m0, eta0, learner.shape(problem.family), blur, *learner.limits, PATH_ROUNDS, problem.mixture.phi0,
-        problem.local_kish, NEIGHBOURS, OFFERED_CLUSTERS, settling, FIRST_TURNS, stop, past_rest,
-    )  # fmt: skip
-    return Labelling(problem.under(learner.family(xi0, eta0, S)), labels, int(k))
 
 
 def chosen_merges(a: Ints, b: Ints, change: Floats, k: int) -> list[tuple[int, int]]:
