@@ -99,7 +99,14 @@ def path_down(state: Labelling, stage: str, leaves: bool, past_rest: bool = True
     )
     if state.problem.compiled and isinstance(state.problem.learner, PriorLearner):
         best = compiled_path(
-            state, state.problem.learner, PATH_ROUNDS, OFFERED_CLUSTERS, settling, FIRST_TURNS, stop, past_rest
+            state,
+            state.problem.learner,
+            PATH_ROUNDS,
+            OFFERED_CLUSTERS,
+            settling,
+            FIRST_TURNS,
+            stop,
+            past_rest,
         )
         yield step(stage, "path", best)
         return best
