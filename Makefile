@@ -11,12 +11,14 @@ help:  ## what can be done here
 
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-compile
 
-# What the demo needs, and no more. Kernels compile while the rest is installed.
+# What the demo needs, and no more. Kernels compile as soon as the library's own requirements are there, while the rest
+# is installed; whoever needs one that is not compiled yet waits for it, or compiles it.
 $(RUNS): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("streamclust needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --editable .
-	$(BIN)/python -m streamclust.warm & compiling=$$!; $(PIP) --editable '.[plots,service]' && { wait $$compiling || true; }
+	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' > $(VENV)/library.txt
+	$(PIP) --requirement $(VENV)/library.txt
+	$(BIN)/python -m streamclust.warm > $(VENV)/warm.log 2>&1 & $(PIP) --editable '.[plots,service]'
 	@touch $@
 
 # What the tests need: Spark and the peers too.

@@ -3,15 +3,16 @@
 import ast
 from pathlib import Path
 
+import numpy as np
 import pytest
 from numba import njit
 
-from streamclust._kernels.compile import part
+from streamclust._kernels.compile import part, small_part
 from streamclust._kernels.part_compiler import PartLibrary
 
 ROOT = Path(__file__).parent.parent / "streamclust"
 KERNELS = ROOT / "_kernels"
-PARTS = {"part", "part_with_free_sums", "fused_part"}
+PARTS = {"part", "small_part", "part_with_free_sums", "fused_part"}
 
 
 def parts():
@@ -79,3 +80,26 @@ def test_a_part_is_compiled_as_far_as_its_kernels_need_it():
         assert not address(compiled)
     (kernel,) = whole.overloads.values()
     assert address(kernel)
+
+
+@small_part
+def add_up(values):
+    """A part with a loop."""
+    for i in range(values.size):
+        values[i] += 1.0
+
+
+@pytest.mark.compiled
+def test_a_small_part_stays_small_in_its_kernel():
+    """If this fails, numba or LLVM no longer takes "optsize" from a part."""
+
+    def loops(values):
+        add_up(values)
+        add_up(values)
+
+    values = np.arange(5.0)
+    whole = njit(loops)
+    whole(values)
+    assert values.tolist() == [2.0, 3.0, 4.0, 5.0, 6.0]
+    (part_of_it,) = add_up.overloads.values()
+    assert " optsize" in part_of_it.library.get_llvm_str()

@@ -9,6 +9,7 @@ they do.
 
 from __future__ import annotations
 
+from llvmlite.ir import Module
 from numba import _dynfunc
 from numba.core.base import BaseContext
 from numba.core.codegen import JITCodeLibrary
@@ -35,9 +36,28 @@ def placeholder(library: PartLibrary, description: FunctionDescriptor, environme
     return _dynfunc.make_function(description.lookup_module(), name, "", 0, environment, (library,))
 
 
+class SmallPartLibrary(PartLibrary):
+    """The code of a part whose loops are neither unrolled nor vectorised, whatever kernel it is linked into."""
+
+    def add_ir_module(self, module: Module) -> None:
+        """Add code to it."""
+        for function in module.functions:
+            if not function.is_declaration:
+                function.attributes.add("optsize")
+        super().add_ir_module(module)
+
+
 class PartCompiler(Compiler):  # type: ignore[misc]  # numba has no types
     """Compiles one part."""
 
+    library = PartLibrary
+
     def __init__(self, typing: object, target: BaseContext, library: object, *more: object) -> None:
-        super().__init__(typing, target, PartLibrary(target.codegen(), "part"), *more)
+        super().__init__(typing, target, self.library(target.codegen(), "part"), *more)
         self.state.targetctx.get_executable = placeholder  # of a context made for this part alone
+
+
+class SmallPartCompiler(PartCompiler):
+    """Compiles one part for size."""
+
+    library = SmallPartLibrary

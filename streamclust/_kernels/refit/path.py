@@ -1,19 +1,18 @@
-"""A path down from many clusters to few: merges of near clusters, ME iterations and the prior θ by turns, compiled."""
+"""Steps of a path down from many clusters to few: their F, and merges of near clusters, under a learnt prior."""
 
 import math
 
 import numpy as np
 
-from streamclust._kernels.compile import kernel, part
-from streamclust._kernels.families.learnt_prior import improved_prior, inverse_factor
+from streamclust._kernels.compile import kernel, part, small_part
+from streamclust._kernels.families.learnt_prior import inverse_factor
 from streamclust._kernels.families.normal_wishart import log_marginal, log_marginal_prior
-from streamclust._kernels.moments import group_rows
 from streamclust._kernels.refit.changes import change_of_normaliser, change_of_terms, term_of
-from streamclust._kernels.refit.iterations import iterate_rows, nearest_clusters
+from streamclust._kernels.refit.iterations import nearest_clusters
 from streamclust._kernels.types import Bools, Floats, Ints
 
 
-@part
+@small_part
 def mark_near_pairs(mean: Floats, weight: Floats, root: Floats, neighbours: int, near: Bools) -> None:
     """near[a, b], a < b: whether one is among the nearest of the other."""
     k = len(mean)
@@ -29,7 +28,7 @@ def mark_near_pairs(mean: Floats, weight: Floats, root: Floats, neighbours: int,
                 near[min(a, b), max(a, b)] = True
 
 
-@part
+@small_part
 def choose_merges(pairs: Ints, change: Floats, k: int, into: Ints) -> None:
     """into[b] = a for the better half of the merges that pay, at most K/5; where none pays, for the best K/6.
 
@@ -53,7 +52,7 @@ def choose_merges(pairs: Ints, change: Floats, k: int, into: Ints) -> None:
         free[pairs[best, 0]] = free[pairs[best, 1]] = False
 
 
-@part
+@small_part
 def merge_rows(into: Ints, weight: Floats, mean: Floats, scatter: Floats) -> None:
     """Add the moments of every b to those of into[b], if that is another [Chan, Golub & LeVeque 1979]."""
     d = mean.shape[1]
@@ -72,7 +71,7 @@ def merge_rows(into: Ints, weight: Floats, mean: Floats, scatter: Floats) -> Non
         weight[a] = n
 
 
-@part
+@small_part
 def close_up(into: Ints, labels: Ints, weight: Floats, mean: Floats, scatter: Floats) -> int:
     """Forget the clusters c with into[c] != c, whose rows into[c] has now; how many are left."""
     k = len(into)
@@ -120,7 +119,7 @@ def score(
     return total + math.lgamma(everything + k * phi0) - math.lgamma(k * phi0)
 
 
-@part
+@small_part
 def scales_of(labels: Ints, row_weight: Floats, weight: Floats, kish: bool) -> Floats:
     """Each cluster's local Kish scale, max(1, Kish_c / n_c): 1 unless the rows are a sample."""
     f = np.zeros(len(weight))
@@ -165,66 +164,38 @@ def merges_of(
 
 
 @kernel
-def best_on_path(
-    columns: Floats, row_spread: Floats, row_weight: Floats, row_mean: Floats, row_scatter: Floats, labels: Ints,
-    k: int, xi0: float, m0: Floats, eta0: float, S: Floats, blur: Floats, variance: Floats, strength: float,
-    most_xi: float, least_eta: float, least_pivot: float, rounds: int, phi0: float, kish: bool, neighbours: int,
-    offered: int, settling: int, turns: int, stop: float, past_rest: bool,
-) -> tuple[Ints, int, float, float, Floats]:  # fmt: skip
-    """The labels of least F on the way down from these, their number of clusters, and ξ0, η0, S.
+def score_clusters(
+    weight: Floats, mean: Floats, scatter: Floats, everything: float, xi0: float, m0: Floats, eta0: float, S: Floats,
+    blur: Floats, variance: Floats, strength: float, phi0: float, terms: Floats, B0: Floats, root: Floats, near: Ints,
+) -> float:  # fmt: skip
+    """F with the cost of θ; writes each cluster's term, B0 and a root of S⁻¹.
 
-    Where clusters are more than twice as many, rows choose among the `offered` nearest of theirs alone. Before the
-    first merge `settling` ME iterations and θ take turns so many times, after each round of merges once. With `kish`,
-    each merge is judged at the effective size of its smaller cluster. The path ends where K falls below `stop` of the
-    best or, unless `past_rest`, where no merge pays.
+    Writes the nearest clusters of each too, as many as `near` has columns.
     """
-    n, d = row_mean.shape
-    labels = labels.copy()
-    best, best_k, best_xi, best_eta, best_S, lowest = labels.copy(), k, xi0, eta0, S, np.inf
-    weight, mean, scatter = group_rows(row_weight, row_mean, row_scatter, labels, k, d * d)
-    everything = 0.0
-    for c in range(k):
-        everything += weight[c]
-    terms, cost, stale = np.empty(k), np.empty((k, n)), np.empty(k, dtype=np.bool_)
-    into = np.empty(k, dtype=np.int64)
-    B0, root = np.empty((d, d)), np.empty((d, d))
-    ended = False
-    while True:
-        for _ in range(turns):
-            score(weight[:k], mean[:k], scatter[:k], everything, xi0, m0, eta0, S, blur, variance, strength, phi0,
-                  terms[:k], B0, root)  # fmt: skip
-            for c in range(k):
-                stale[c], into[c] = True, c
-            near = np.empty((k, offered if k > 2 * offered else 0), dtype=np.int64)
-            if near.shape[1] > 0:
-                nearest_clusters(mean[:k], np.ones(k), root, near)
-            alive, _, _ = iterate_rows(
-                columns, row_spread, row_weight, row_mean, row_scatter, labels, weight[:k], mean[:k], scatter[:k],
-                terms[:k], cost[:k], stale[:k], xi0, m0, eta0, B0, blur, phi0, settling, near,
-            )  # fmt: skip
-            for c in range(k):
-                if not alive[c]:
-                    into[c] = -1
-            k = close_up(into[:k], labels, weight, mean, scatter)
-            _, xi0, eta0, S = improved_prior(
-                weight[:k], mean[:k], scatter[:k], xi0, m0, eta0, S, blur,
-                variance, strength, most_xi, least_eta, least_pivot, rounds,
-            )  # fmt: skip
-        if ended:
-            return labels, k, xi0, eta0, S
-        turns = 1
-        energy = score(weight[:k], mean[:k], scatter[:k], everything, xi0, m0, eta0, S, blur, variance, strength, phi0,
-                       terms[:k], B0, root)  # fmt: skip
-        if energy < lowest:
-            best, best_k, best_xi, best_eta, best_S, lowest = labels.copy(), k, xi0, eta0, S, energy
-        f = scales_of(labels, row_weight, weight[:k], kish)
-        ended = k == 1 or k < stop * best_k or not merges_of(
-            weight[:k], mean[:k], scatter[:k], terms[:k], f, everything, xi0, m0, eta0, B0, blur, phi0, root,
-            neighbours, past_rest, into[:k],
-        )  # fmt: skip
-        if ended:
-            labels, k, xi0, eta0, S = best, best_k, best_xi, best_eta, best_S
-            weight, mean, scatter = group_rows(row_weight, row_mean, row_scatter, labels, k, d * d)
-        else:
-            merge_rows(into[:k], weight, mean, scatter)
-            k = close_up(into[:k], labels, weight, mean, scatter)
+    energy = score(
+        weight, mean, scatter, everything, xi0, m0, eta0, S, blur, variance, strength, phi0, terms, B0, root
+    )
+    if near.shape[1] > 0:
+        nearest_clusters(mean, np.ones(len(mean)), root, near)
+    return energy
+
+
+@kernel
+def merge_some(
+    labels: Ints, row_weight: Floats, weight: Floats, mean: Floats, scatter: Floats, terms: Floats, everything: float,
+    xi0: float, m0: Floats, eta0: float, B0: Floats, blur: Floats, phi0: float, root: Floats, kish: bool,
+    neighbours: int, past_rest: bool,
+) -> int:  # fmt: skip
+    """A round of merges: rewrites labels and moments, and returns how many clusters are left; 0 where no merge pays.
+
+    With `kish`, each is judged at the effective size of its smaller cluster. With `past_rest` the best are made even
+    where none pays.
+    """
+    into = np.empty(len(weight), dtype=np.int64)
+    f = scales_of(labels, row_weight, weight, kish)
+    if not merges_of(
+        weight, mean, scatter, terms, f, everything, xi0, m0, eta0, B0, blur, phi0, root, neighbours, past_rest, into
+    ):  # fmt: skip
+        return 0
+    merge_rows(into, weight, mean, scatter)
+    return close_up(into, labels, weight, mean, scatter)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamclust._kernels.refit.path import best_on_path
 from streamclust._kernels.types import Floats, Ints
-from streamclust.families import Gaussian
 from streamclust.families.learnt import PriorLearner
+from streamclust.refit.bkm.compiled_path import Path
 from streamclust.refit.bkm.labelling import Labelling
-from streamclust.refit.bkm.near import NEIGHBOURS, near_pairs
+from streamclust.refit.bkm.near import near_pairs
 from streamclust.refit.bkm.problem import Problem
 from streamclust.refit.bkm.search import Steps, nearest_seed, step
 
@@ -121,26 +120,17 @@ def path_down(state: Labelling, stage: str, leaves: bool, past_rest: bool = True
 
 
 def is_compiled(problem: Problem) -> bool:
-    """Whether there is a kernel for the path of this problem."""
+    """Whether there are kernels for the steps of a path of this problem."""
     return problem.compiled and isinstance(problem.learner, PriorLearner)
 
 
 def compiled_path(
     problem: Problem, labels: Ints, n_clusters: int, leaves: bool, past_rest: bool
 ) -> Labelling:
-    """The same, compiled."""
-    family, learner = problem.family, problem.learner
-    assert isinstance(family, Gaussian)
-    assert isinstance(learner, PriorLearner)
-    settling, stop = ON_LEAVES if leaves else ON_POINTS
-    row_weight, row_mean, row_scatter, _ = problem.grouped
-    labels, k, xi0, eta0, S = best_on_path(
-        problem.columns, problem.spread, row_weight, row_mean, row_scatter, labels, n_clusters,
-        float(family.xi0), family.m0, float(family.eta0), learner.shape(family), family.blur, *learner.limits,
-        PATH_ROUNDS, problem.mixture.phi0, problem.local_kish, NEIGHBOURS, OFFERED_CLUSTERS,
-        settling, FIRST_TURNS, stop, past_rest,
-    )  # fmt: skip
-    return Labelling(problem.under(learner.family(xi0, eta0, S)), labels, int(k))
+    """The same by kernels."""
+    iterations, stop = ON_LEAVES if leaves else ON_POINTS
+    path = Path(problem, labels, n_clusters)
+    return path.descend(PATH_ROUNDS, OFFERED_CLUSTERS, iterations, FIRST_TURNS, stop, past_rest)
 
 
 def chosen_merges(a: Ints, b: Ints, change: Floats, k: int) -> list[tuple[int, int]]:

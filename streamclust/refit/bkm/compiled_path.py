@@ -1,0 +1,113 @@
+"""A path down from many clusters to few whose steps are kernels: for full Gaussians under a learnt prior."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from streamclust._kernels.families.learnt_prior import improved_prior
+from streamclust._kernels.moments import group_rows
+from streamclust._kernels.refit.iterations import iterate_rows
+from streamclust._kernels.refit.path import merge_some, score_clusters
+from streamclust._kernels.types import Ints
+from streamclust.families import Gaussian
+from streamclust.families.learnt import PriorLearner
+from streamclust.refit.bkm.labelling import Labelling
+from streamclust.refit.bkm.near import NEIGHBOURS
+from streamclust.refit.bkm.problem import Problem
+
+
+class Path:
+    """The labels, the clusters and θ that a path has come to."""
+
+    def __init__(self, problem: Problem, labels: Ints, n_clusters: int) -> None:
+        family, learner = problem.family, problem.learner
+        assert isinstance(family, Gaussian)
+        assert isinstance(learner, PriorLearner)
+        self.problem, self.learner = problem, learner
+        self.limits = learner.limits
+        self.variance, self.strength = self.limits[:2]
+        self.rows = problem.grouped[:3]
+        self.labels = labels.copy()
+        self.m0, self.blur = family.m0, family.blur
+        self.prior = float(family.xi0), float(family.eta0), learner.shape(family)
+        d = len(self.m0)
+        self.B0, self.root = np.empty((d, d)), np.empty((d, d))
+        self.cost = np.empty((n_clusters, len(labels)))
+        self.group(n_clusters)
+        self.everything = 0.0
+        for n in self.weight.tolist():
+            self.everything += n
+
+    def group(self, k: int) -> None:
+        """The moments of k clusters, from the labels."""
+        self.weight, self.mean, self.scatter = group_rows(*self.rows, self.labels, k, len(self.m0) ** 2)
+
+    def score(self, neighbours: int = 0) -> float:
+        """F with the cost of θ; finds each cluster's terms, and so many of its neighbours."""
+        k = len(self.weight)
+        xi0, eta0, S = self.prior
+        self.terms, self.near = np.empty(k), np.empty((k, neighbours), dtype=np.int64)
+        energy: float = score_clusters(
+            self.weight, self.mean, self.scatter, self.everything, xi0, self.m0, eta0, S, self.blur, self.variance,
+            self.strength, self.problem.mixture.phi0, self.terms, self.B0, self.root, self.near,
+        )  # fmt: skip
+        return energy
+
+    def settle(self, iterations: int, rounds: int, offered: int) -> None:
+        """ME iterations, then θ.
+
+        Where clusters are more than twice as many, rows choose among the `offered` nearest of theirs alone.
+        """
+        k = len(self.weight)
+        self.score(offered if k > 2 * offered else 0)
+        xi0, eta0, S = self.prior
+        alive, _, _ = iterate_rows(
+            self.problem.columns, self.problem.spread, *self.rows, self.labels, self.weight, self.mean, self.scatter,
+            self.terms, self.cost[:k], np.ones(k, dtype=np.bool_), xi0, self.m0, eta0, self.B0, self.blur,
+            self.problem.mixture.phi0, iterations, self.near,
+        )  # fmt: skip
+        if not alive.all():
+            self.labels[:] = (np.cumsum(alive) - 1)[self.labels]
+            self.weight, self.mean, self.scatter = self.weight[alive], self.mean[alive], self.scatter[alive]
+        _, xi0, eta0, S = improved_prior(
+            self.weight, self.mean, self.scatter, xi0, self.m0, eta0, S, self.blur, *self.limits, rounds
+        )
+        self.prior = xi0, eta0, S
+
+    def merge(self, past_rest: bool) -> bool:
+        """A round of merges; whether any was made."""
+        xi0, eta0, _ = self.prior
+        k = merge_some(
+            self.labels, self.rows[0], self.weight, self.mean, self.scatter, self.terms, self.everything, xi0, self.m0,
+            eta0, self.B0, self.blur, self.problem.mixture.phi0, self.root, self.problem.local_kish, NEIGHBOURS,
+            past_rest,
+        )  # fmt: skip
+        if k == 0:
+            return False
+        self.weight, self.mean, self.scatter = self.weight[:k], self.mean[:k], self.scatter[:k]
+        return True
+
+    def descend(
+        self, rounds: int, offered: int, iterations: int, first_turns: int, stop: float, past_rest: bool
+    ) -> Labelling:
+        """The labelling of least F on the way down.
+
+        Before the first merge ME iterations and θ take `first_turns` turns, after each round of merges one. The path
+        ends where K falls below `stop` of the best or, unless `past_rest`, where no merge pays.
+        """
+        best_labels, best_k, best_prior, lowest = self.labels, len(self.weight), self.prior, math.inf
+        for _ in range(first_turns):
+            self.settle(iterations, rounds, offered)
+        while True:
+            energy, k = self.score(), len(self.weight)
+            if energy < lowest:
+                best_labels, best_k, best_prior, lowest = self.labels.copy(), k, self.prior, energy
+            if k == 1 or k < stop * best_k or not self.merge(past_rest):
+                break
+            self.settle(iterations, rounds, offered)
+        self.labels, self.prior = best_labels, best_prior
+        self.group(best_k)
+        self.settle(iterations, rounds, offered)
+        return Labelling(self.problem.under(self.learner.family(*self.prior)), self.labels, len(self.weight))
