@@ -68,7 +68,7 @@ def inner_range(t: Floats, weight: Floats) -> tuple[float, float]:
     return (low, high) if high > low else (least, most)
 
 
-@part
+@small_part
 def quantile(t: Floats, weight: Floats, mass: Floats, least: float, scale: float, wanted: float) -> float:
     """The first of weighted numbers in ascending order at which they weigh as much as is wanted.
 
