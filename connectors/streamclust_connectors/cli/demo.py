@@ -60,22 +60,23 @@ def demo(
 ) -> None:
     """Clusters that move, appear, split, merge and vanish, and how they are followed; ends by itself."""
     console = results()
-    with messages().status("loading; the first time, compiling takes a minute or two"):
+    with messages().status("loading"):
         from streamclust_connectors.cli.producing import told_to_stop
         from streamclust_connectors.cli.scene import Paced, Scene
 
-        warm_up()
         pace = events / seconds if rate is None else rate or math.inf
         stream = Paced(lambda: Scene(events), pace)
         service = service_of(stream, serve)
         show = Show(service, stream, events, console)
         page = serving(service, port) if http else None
     with told_to_stop() as over, ThreadPoolExecutor(1) as threads, ExitStack() as beside:
-        loop = threads.submit(service.run)
-        beside.callback(service.stop)
-        if page is not None:
+        if page is not None:  # before kernels are compiled, which takes a minute the first time
             url = beside.enter_context(page)
             console.print(f"dashboard {url}", soft_wrap=True, markup=False)
+        with messages().status("the first time, compiling takes a minute or two; the stream starts then"):
+            warm_up()
+        loop = threads.submit(service.run)
+        beside.callback(service.stop)
         show.follow(loop, over)
         if loop.done():
             loop.result()  # raises what went wrong
@@ -89,12 +90,11 @@ def demo(
 
 
 def warm_up() -> None:
-    """Compile the kernels before the stream starts."""
+    """Compile the kernels of streams before this one starts; those of hierarchies, when the first is asked for."""
     from streamclust_connectors.cli.scene import Paced, Scene
 
     service = service_of(Paced(lambda: Scene(4000, seed=0)), serve=False)
     service.run()
-    service.clusterer.snapshot()
     service.clusterer.predict_one({"x": 0.0, "y": 0.0})
 
 
