@@ -280,9 +280,11 @@ class Looking(Reading):
     def _note(self) -> None:
         """Keep in the history how the latest events share out among the clusters on show."""
         assert self.model is not None
-        rows, weight, seen = self._seen(self.look_gap)
-        of = self._owners(rows, seen.cell)
-        sums = np.bincount(of, weight, len(self.model.names)).tolist()
+        if len(self.model.names) == 1:  # at the first event above all: `_seen` would have to load SciPy
+            sums = [float(self.recent(self.look_gap)[1].sum())]
+        else:
+            rows, weight, seen = self._seen(self.look_gap)
+            sums = np.bincount(self._owners(rows, seen.cell), weight, len(self.model.names)).tolist()
         self.lineage.history.add(self.n_seen, dict(zip(self.model.names.tolist(), sums, strict=True)))
 
     def _beyond(self, points: Floats, penalty: float) -> Bools:

@@ -114,5 +114,9 @@ def test_running_clusters_hold_everything_learnt(case):
     assert sum(cluster.weight for cluster in clusters) == pytest.approx(len(rows), rel=1e-9)
     points, weight = model.tree.sample()
     ids = model.model.predict(points)
+    sampled = len(set(model.model.nearest(points).component.tolist()))
+    # components too rare to be in the sample have some of the others' weight
+    close = 1e-9 if sampled == len(model.model.rows) else 0.01
     for cluster in clusters:
-        assert cluster.weight == pytest.approx(weight[ids == cluster.id].sum(), rel=1e-9, abs=1e-9)
+        own = weight[ids == cluster.id].sum()
+        assert cluster.weight == pytest.approx(own, rel=close, abs=close * len(rows))

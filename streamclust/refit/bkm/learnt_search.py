@@ -150,8 +150,8 @@ def challenged_tree(
 ) -> Steps:
     """From given clusters, and from nothing on the leaves or, where those are `few`, on the sample.
 
-    What is found from nothing must be better by a margin. Where both come to the same, only one is refined. Of few rows
-    none is then, and else the better one alone.
+    What is found from nothing must be better by a margin. Where both come to the same, only one is refined or, of few
+    rows, none; of few rows only the better one is refined in any case.
     """
     state = yield from warm_start(sample, start)
     if few:
@@ -160,9 +160,11 @@ def challenged_tree(
         other = yield from tree_path(leaves, sample, rng, quick=True)
     agree = yield from same_clusters(state, other)
     better = other if other.free_energy < state.free_energy - margin else state
-    if len(sample.rows) < SETTLED_ROWS:  # the next search, of twice the events, comes soon
-        return better if agree else (yield from refined(better, rng, "sample", *FEW_CUTS))
     if agree:
+        if len(sample.rows) < SETTLED_ROWS:  # the next search, of twice the events, comes soon
+            return better
+        return (yield from refined(better, rng, "sample", *FEW_CUTS))
+    if sample.rows.n_features < len(sample.rows) < SETTLED_ROWS:  # of fewer, F before refining tells little
         return (yield from refined(better, rng, "sample", *FEW_CUTS))
     state = yield from refined(state, rng, "sample", *FEW_CUTS)
     other = yield from refined(other, rng, "sample", *FEW_CUTS)
