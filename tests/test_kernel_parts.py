@@ -90,7 +90,7 @@ def add_up(values):
 
 
 @pytest.mark.compiled
-def test_a_small_part_stays_small_in_its_kernel():
+def test_a_small_part_is_compiled_for_size():
     """If this fails, numba or LLVM no longer takes "optsize" from a part."""
 
     def loops(values):
