@@ -69,13 +69,14 @@ def demo(
         service = service_of(stream, serve)
         show = Show(service, stream, events, console)
         page = serving(service, port) if http else None
-    with told_to_stop() as over, ThreadPoolExecutor(1) as threads, ExitStack() as beside:
+    with ExitStack() as beside:
         if page is not None:  # before kernels are compiled, which takes a minute the first time
             url = beside.enter_context(page)
             console.print(f"dashboard {url}", soft_wrap=True, markup=False)
         with messages().status("the first time, compiling takes a minute or two; the stream starts then"):
             warm_up()
-        loop = threads.submit(service.run)
+        over = beside.enter_context(told_to_stop())  # not before: Ctrl-C ends the compiling, too
+        loop = beside.enter_context(ThreadPoolExecutor(1)).submit(service.run)
         beside.callback(service.stop)
         show.follow(loop, over)
         if loop.done():

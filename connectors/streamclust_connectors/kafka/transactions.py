@@ -29,12 +29,11 @@ log = logging.getLogger(__name__)
 def end_abandoned(
     group: str, topic: str, partition: int, options: Mapping[str, Any], own: str | None = None
 ) -> None:
-    """End the group's abandoned transactions that hold up a partition of a topic or, "__consumer_offsets", any of it.
+    """Abort the group's transactions that have been open on a partition for more than ABANDONED_SECONDS.
 
-    Those of the transactional id `own` are left alone.
-
-    For a process that was given what they hold up: their owners have lost it, and could not commit. One that lives, and
-    is only slow, begins anew. Where a broker cannot be asked, or does not allow it, this waits as long as it takes.
+    Of OFFSETS_TOPIC all partitions count, whatever `partition` is. Transactions of the transactional id `own` are left
+    alone. To be called by the process that owns the partition now: whoever had it before could not commit any more, and
+    one that is alive but slow starts another transaction. If the broker refuses, that is logged.
     """
     known = {name: value for name, value in options.items() if name in KafkaAdminClient.DEFAULT_CONFIG}
     try:

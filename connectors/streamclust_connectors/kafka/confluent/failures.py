@@ -38,6 +38,13 @@ CLIENT_ERRORS = (KafkaException, SystemError)
 a producer that was fenced while it was frozen, say."""
 
 
+def failure_of(error: KafkaException | SystemError) -> Exception:
+    """The exception to raise for what the binding has raised."""
+    if isinstance(error, KafkaException):
+        return failure(error.args[0])
+    return Transient("the client has failed, and not said why")
+
+
 def failure(error: KafkaError) -> Exception:
     """The exception to raise for an error of librdkafka."""
     code, said = error.code(), f"{error.name()}: {error.str()}"
@@ -60,9 +67,7 @@ def transient() -> Iterator[None]:
     """Translate librdkafka's errors into Transient, DataLoss, Fenced and MessageTooLarge."""
     try:
         yield
-    except KafkaException as error:
-        raise failure(error.args[0]) from error
-    except SystemError as error:
-        raise Transient("the client has failed, and not said why") from error
+    except CLIENT_ERRORS as error:
+        raise failure_of(error) from error
     except (OSError, TimeoutError) as error:
         raise Transient(f"{type(error).__name__}: {error}") from error

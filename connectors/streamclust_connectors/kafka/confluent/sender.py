@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from streamclust_connectors.kafka.confluent.failures import CLIENT_ERRORS, failure, transient
+from streamclust_connectors.kafka.confluent.failures import CLIENT_ERRORS, failure, failure_of, transient
 from streamclust_connectors.kafka.sending import BROKER_TIMEOUT_SECONDS, within
 from streamclust_connectors.ports import Output, Partition, Transient
 
@@ -120,11 +120,7 @@ class ConfluentSender:
         """The exception to raise; the first message that failed tells more than the transaction does."""
         with suppress(*CLIENT_ERRORS):
             self.producer.poll(0)
-        if self._failures:
-            return failure(self._failures[0])
-        if isinstance(error, KafkaException):
-            return failure(error.args[0])
-        return Transient("the client has failed, and not said why")
+        return failure(self._failures[0]) if self._failures else failure_of(error)
 
     def close(self, seconds: float) -> None:
         """Discard what is unsent, and close the client."""
