@@ -9,7 +9,7 @@ from kafka.admin import MemberToRemove
 
 from streamclust import StreamClusterer
 from streamclust_connectors.kafka import KafkaSink
-from streamclust_connectors.ports import Fenced, Output, Transient
+from streamclust_connectors.ports import Assigned, Fenced, Output, Revoked, Transient
 from streamclust_connectors.service import Policy, Service
 from streamclust_connectors.shared_state import SharedState
 from tests.connectors.cluster import events, until
@@ -171,3 +171,36 @@ def test_a_fenced_producer_says_so(cluster):
     with pytest.raises((Fenced, Transient)):
         send_more()
     sender.close(1.0)
+
+
+@pytest.mark.parametrize("client", ["confluent"])
+def test_a_static_member_whose_place_is_taken_joins_again_but_not_for_ever(cluster, topics):
+    """A spent consumer of librdkafka never recovers: without another one the service would wait for good.
+
+    Its place is taken by its own second attempt to join, as a restarting broker sees it, or by a rival.
+    """
+    topic, _ = topics
+    options = {"group_instance_id": "one", "session_timeout_ms": 6000, "heartbeat_interval_ms": 200}
+    with ExitStack() as every:
+        first, second = (cluster.source(topic, **options) for _ in range(2))
+        every.callback(first.close)
+        every.callback(second.close)
+        assigned, revoked = Assigned([(topic, 0)]), Revoked([(topic, 0)])
+        until("the first to join", lambda: assigned in first.poll(0.2))
+        until("the second to take its place", lambda: assigned in second.poll(0.2))
+        until("the first to hear of it", lambda: raised(Transient, first.poll, 0.2))
+        told = []
+        until("the first to join again", lambda: told.extend(first.poll(0.2)) or assigned in told)
+        assert told == [revoked, assigned]
+        until("the second to hear of it", lambda: raised(Transient, second.poll, 0.2))
+        until("the second to take its place", lambda: assigned in second.poll(0.2))
+        until("the first to give up", lambda: raised(Fenced, first.poll, 0.2))
+
+
+def raised(kind, function, *given):
+    """Whether a call raises this."""
+    try:
+        function(*given)
+    except kind:
+        return True
+    return False

@@ -38,6 +38,10 @@ CLIENT_ERRORS = (KafkaException, SystemError)
 a producer that was fenced while it was frozen, say."""
 
 
+class Spent(Transient):
+    """The client has failed for good; another one may succeed."""
+
+
 def failure_of(error: KafkaException | SystemError) -> Exception:
     """The exception to raise for what the binding has raised."""
     if isinstance(error, KafkaException):
@@ -59,7 +63,8 @@ def failure(error: KafkaError) -> Exception:
         return MessageTooLarge(said)
     if code in FATAL:
         return KafkaException(error)
-    return Transient(said)
+    spent = error.fatal() or code == KafkaError._FATAL  # of a consumer it is told by the code alone
+    return Spent(said) if spent else Transient(said)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ Its thread joins the group and sends heartbeats; what it tells of rebalances it 
 from __future__ import annotations
 
 import logging
+import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -17,11 +18,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollectio
 from confluent_kafka import Message as KafkaMessage
 from confluent_kafka.admin import AdminClient
 
-from streamclust_connectors.kafka.confluent.failures import failure, transient
+from streamclust_connectors.kafka.confluent.failures import Spent, failure, transient
 from streamclust_connectors.kafka.confluent.options import properties
 from streamclust_connectors.kafka.confluent.sender import ConfluentSender
 from streamclust_connectors.kafka.sending import BROKER_TIMEOUT_SECONDS, COMMITTED_TIMEOUT_SECONDS
-from streamclust_connectors.ports import Assigned, Batch, Extent, Message, Partition, Revoked, Transient
+from streamclust_connectors.ports import Assigned, Batch, Extent, Fenced, Message, Partition, Revoked, Transient
 
 CONSUMER: dict[str, Any] = {
     "enable.auto.commit": False,  # the checkpoint's offsets count
@@ -37,6 +38,8 @@ CONSUMER: dict[str, Any] = {
 OWN = ("group.id", "group.instance.id", "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms")
 """Properties of a consumer alone."""
 TOPIC_TIMEOUT_SECONDS = 10.0
+RIVAL_SECONDS = 30.0
+"""A consumer that is spent again so soon is taken to have a rival of the same group instance id."""
 
 log = logging.getLogger(__name__)
 timestamp_of = itemgetter(1)
@@ -73,6 +76,7 @@ class ConfluentSource:
         self._news: list[Assigned | Revoked] = []
         self._failure: Exception | None = None
         """What a partition's queue has told beside records, which are delivered first."""
+        self._spent_at = -RIVAL_SECONDS
         self._held_back: set[Partition] = set()
         self._memberships: dict[Partition, Membership] = {}
         """Group membership under which each partition was assigned."""
@@ -172,6 +176,28 @@ class ConfluentSource:
 
     def poll(self, seconds: float) -> Sequence[Assigned | Revoked | Batch]:
         """Rebalances, then records; partitions not yet sought deliver none."""
+        try:
+            return self._poll(seconds)
+        except (Spent, Fenced) as error:
+            self._begin_again(error)
+            raise Transient(f"the consumer was spent, and another takes its place: {error}") from error
+
+    def _begin_again(self, error: Exception) -> None:
+        """Give a spent consumer up for another, to which the group gives its partitions anew.
+
+        One of a static member is fenced by a broker that has restarted, too: the client joins again before it has heard
+        the answer to its last attempt, and so takes its own place. Two processes that do have one id would take
+        turns for ever: fenced again soon, this one ends.
+        """
+        self._drop()
+        if self._memberships:
+            self._news.append(Revoked(sorted(self._memberships)))
+        self._memberships, self._held_back, self._next = {}, set(), {}
+        before, self._spent_at = self._spent_at, time.monotonic()
+        if self._spent_at - before < RIVAL_SECONDS:
+            raise Fenced(f"another process has this one's group instance id: {error}") from error
+
+    def _poll(self, seconds: float) -> Sequence[Assigned | Revoked | Batch]:
         if self._failure is not None:
             found, self._failure = self._failure, None
             raise found
@@ -312,12 +338,16 @@ class ConfluentSource:
 
     def close(self) -> None:
         """Leave the group, unless membership is static."""
+        ours = {name: at for name, at in self._told.items() if name in self._memberships}
+        if ours and self._consumer is not None:
+            with suppress(KafkaException):
+                self._consumer.commit(offsets=listed(ours), asynchronous=False)
+        self._drop()
+
+    def _drop(self) -> None:
+        """Close the client; another is connected when next needed."""
         if self._consumer is not None:
             consumer, self._consumer = self._consumer, None
-            ours = {name: at for name, at in self._told.items() if name in self._memberships}
-            if ours:
-                with suppress(KafkaException):
-                    consumer.commit(offsets=listed(ours), asynchronous=False)
             try:
                 consumer.close()
             except (KafkaException, RuntimeError, SystemError):
