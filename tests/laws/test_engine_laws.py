@@ -14,9 +14,11 @@ EXAMPLES = 3 if INTERPRETED else 15
 MAX_EVENTS = 1200 if INTERPRETED else 12_000
 
 
-def stream(seed, n, d=2):
-    """A drifting stream, so that looks, births and refits all happen."""
-    return np.concatenate([rows for rows, _ in Drift(d, n_events=n, seed=seed, distance=30.0).batches(n)])
+def stream(case, limit=MAX_EVENTS):
+    """A drifting stream, so that looks, births and refits all happen. Refits by EM take ten times as long."""
+    n = min(case["n"], limit, MAX_EVENTS // 3 if case["refit"] == "chunky-em" else MAX_EVENTS)
+    drift = Drift(2, n_events=n, seed=case["seed"], distance=30.0)
+    return np.concatenate([rows for rows, _ in drift.batches(n)])
 
 
 def clusterer(case, background=True, **more):
@@ -48,7 +50,7 @@ def pieces(rows, cuts):
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(cases)
 def test_batching_and_threads_are_invisible(case):
-    rows = stream(case["seed"], case["n"])
+    rows = stream(case)
     whole, parts = clusterer(case), clusterer(case, background=False)
     whole.learn_many(rows)
     for piece in pieces(rows, case["cuts"]):
@@ -59,7 +61,7 @@ def test_batching_and_threads_are_invisible(case):
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(cases)
 def test_one_event_at_a_time_leaves_the_same_bits(case):
-    rows = stream(case["seed"], min(case["n"], 6000))
+    rows = stream(case, limit=6000)
     many, one = clusterer(case), clusterer(case)
     many.learn_many(rows)
     for row in rows.tolist():
@@ -71,7 +73,7 @@ def test_one_event_at_a_time_leaves_the_same_bits(case):
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(cases)
 def test_a_restart_from_a_checkpoint_is_invisible(case):
-    rows = stream(case["seed"], case["n"])
+    rows = stream(case)
     whole, killed = clusterer(case), clusterer(case)
     whole.learn_many(rows)
     for piece in pieces(rows, case["cuts"]):
@@ -83,7 +85,7 @@ def test_a_restart_from_a_checkpoint_is_invisible(case):
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(cases)
 def test_asking_never_writes(case):
-    rows = stream(case["seed"], case["n"])
+    rows = stream(case)
     model = clusterer(case)
     for piece in pieces(rows, case["cuts"]):
         model.learn_many(piece)
@@ -107,7 +109,7 @@ def test_asking_never_writes(case):
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(cases)
 def test_running_clusters_hold_everything_learnt(case):
-    rows = stream(case["seed"], case["n"])
+    rows = stream(case)
     model = clusterer(case, half_life=None, drift="ignore")  # else they are those of the latest events
     model.learn_many(rows)
     clusters = model.clusters
