@@ -6,13 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numba import njit
+from numba.core import compiler
 
 from streamclust._kernels.compile import part, small_part
-from streamclust._kernels.part_compiler import PartLibrary
+from streamclust._kernels.part_compiler import NEEDLESS, PartLibrary
 
 ROOT = Path(__file__).parent.parent / "streamclust"
 KERNELS = ROOT / "_kernels"
-PARTS = {"part", "small_part", "part_with_free_sums", "fused_part"}
+PARTS = {"part", "small_part", "part_with_free_sums", "shared_part", "small_shared_part", "fused_part"}
 
 
 def parts():
@@ -103,3 +104,12 @@ def test_a_small_part_is_compiled_for_size():
     assert values.tolist() == [2.0, 3.0, 4.0, 5.0, 6.0]
     (part_of_it,) = add_up.overloads.values()
     assert " optsize" in part_of_it.library.get_llvm_str()
+
+
+@pytest.mark.compiled
+def test_numba_still_has_the_passes_that_kernels_do_without():
+    """If this fails, numba compiles by other passes: see what `NEEDLESS` should be."""
+    flags = compiler.Flags()
+    state = compiler.StateDict({"func_ir": None, "flags": flags})
+    passes = {one for one, _ in compiler.DefaultPassBuilder.define_nopython_pipeline(state).passes}
+    assert passes > NEEDLESS
