@@ -41,6 +41,7 @@ from numba.core.runtime import rtsys
 from numba.core.serialize import dumps, loads
 
 from streamclust._kernels.locking import Lock
+from streamclust._kernels.part_compiler import compile_as_part
 from streamclust._kernels.progress import LINE
 
 KERNELS = Path(__file__).parent
@@ -231,16 +232,23 @@ def use_cache(compiled: object, directory: Path | None, shipped: Path | None) ->
 class Watcher(event.Listener):  # type: ignore[misc]  # numba has no types
     """Shows which kernel is compiling; if that fails, lets the processes that wait for it go on."""
 
+    _depth = 0
+    """Kernels that are being compiled, each called by the one before it."""
+
     def on_start(self, event: event.Event) -> None:
-        """A kernel starts to compile."""
+        """A kernel, or something that it calls, starts to compile."""
         cache = getattr(event.data["dispatcher"], "_cache", None)
         if isinstance(cache, KernelCache):
+            self._depth += 1
             LINE.show(cache.name)
+        elif self._depth > 0:
+            compile_as_part(event.data["dispatcher"])
 
     def on_end(self, event: event.Event) -> None:
         """A kernel is compiled, or failed to."""
         cache = getattr(event.data["dispatcher"], "_cache", None)
         if isinstance(cache, KernelCache):
+            self._depth -= 1
             LINE.clear(cache.name)
             if tuple(event.data["args"]) not in event.data["dispatcher"].overloads:
                 cache.let_others_go_on()

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite.ir import Module
+from llvmlite.ir import IRBuilder, Module
 from numba import _dynfunc
 from numba.core.base import BaseContext
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, PassManager
+from numba.core.dispatcher import Dispatcher
 from numba.core.funcdesc import FunctionDescriptor
+from numba.core.runtime.context import NRTContext
 from numba.core.typed_passes import InlineOverloads, NopythonRewrites
+from numba.core.types import Type
 from numba.core.untyped_passes import InlineClosureLikes, WithLifting
 
 NEEDLESS = frozenset({InlineClosureLikes, InlineOverloads, NopythonRewrites, WithLifting})
@@ -63,10 +66,28 @@ class SmallPartLibrary(SmallCode, PartLibrary):
     """The code of a part, compiled for size."""
 
 
+class References(NRTContext):  # type: ignore[misc]  # numba has no types
+    """Counts references to arrays, as numba does; but what no reference counts (sizes, strides) is not read first.
+
+    That was a fifth of all code before it is optimised.
+    """
+
+    def get_meminfos(self, builder: IRBuilder, kind: Type, value: object) -> list[tuple[Type, object]]:
+        """What is counted of a value: an array, or a tuple of some."""
+        models = self._context.data_model_manager
+        model = models[kind]
+        found = [(kind, model.get_nrt_meminfo(builder, value))] if model.has_nrt_meminfo() else []
+        for inner, read in model.traverse(builder):
+            if models[inner].contains_nrt_meminfo():
+                found += self.get_meminfos(builder, inner, read(value))
+        return found
+
+
 class KernelCompiler(Compiler):  # type: ignore[misc]  # numba has no types
     """Compiles one kernel."""
 
     library: type[JITCodeLibrary] = JITCodeLibrary
+    needless: frozenset[type] = NEEDLESS
     unique_id: int | None = 0
     """In the name of its code, the same in every process: others find it by that. Numba counts from 1."""
 
@@ -74,6 +95,8 @@ class KernelCompiler(Compiler):  # type: ignore[misc]  # numba has no types
         library = self.library(target.codegen(), "kernel")
         library.enable_object_caching()  # as numba does where it makes the library
         super().__init__(typing, target, library, *more)
+        own = self.state.targetctx  # a context made for this function alone
+        own.nrt = References(own, own.enable_nrt)
 
     def define_pipelines(self) -> list[PassManager]:
         """Numba's passes but those that a kernel does not need."""
@@ -81,7 +104,7 @@ class KernelCompiler(Compiler):  # type: ignore[misc]  # numba has no types
             self.state.func_id.unique_id = self.unique_id
         pipelines: list[PassManager] = super().define_pipelines()
         for pipeline in pipelines:
-            pipeline.passes = [one for one in pipeline.passes if one[0] not in NEEDLESS]
+            pipeline.passes = [one for one in pipeline.passes if one[0] not in self.needless]
         return pipelines
 
 
@@ -99,10 +122,23 @@ class PartCompiler(KernelCompiler):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.state.targetctx.get_executable = placeholder  # of a context made for this part alone
+        self.state.targetctx.get_executable = placeholder
+
+
+class OverloadCompiler(PartCompiler):
+    """Compiles a function of numba's own that a kernel calls, as a part of it, with all passes."""
+
+    needless = frozenset()
 
 
 class SmallPartCompiler(PartCompiler):
     """Compiles one part for size."""
 
     library = SmallPartLibrary
+
+
+def compile_as_part(dispatcher: Dispatcher) -> None:
+    """Compile a function that a kernel calls as a part of it, if it is one of numba's own that Python cannot call."""
+    compiler = dispatcher._compiler
+    if compiler.pipeline_class is Compiler and compiler.targetoptions.get("no_cpython_wrapper"):
+        compiler.pipeline_class = OverloadCompiler

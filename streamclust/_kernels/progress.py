@@ -49,10 +49,10 @@ FIRST = frozenset(
         "tree.arrays.sample_masses",
         "tree.learn.insert_events",
         "tree.learn.insert_rows",
+        "tree.learn.make_room",
         "tree.learn.sum_nodes",
         "tree.split.propose",
         "tree.split.recount",
-        "tree.split.split_whole_leaf",
     }
 )
 """Kernels and shared parts that a stream with the usual settings needs: the whole that progress is shown of."""

@@ -216,7 +216,7 @@ def split_leaf(tree: Tree, slot: int, principal: bool) -> bool:
     return possible
 
 
-@small_shared_part
+@small_part
 def split_whole_leaf(tree: Tree, slot: int, principal: bool) -> None:
     """The same for a leaf whose sample is all its events, which needs nothing that shares out moments."""
     v = np.empty(tree.mean.shape[1])
