@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +22,12 @@ from streamclust._kernels import cache, compile, locking, progress
 pytestmark = pytest.mark.compiled
 PACKAGE = Path(streamclust.__file__).parent
 
-COUNT = """
+LISTEN = """
 import sys
 import numpy as np
 from numba.core import event
 from streamclust._kernels.check import all_within
+from streamclust._kernels.moments import group_rows
 from streamclust._kernels.cache import KernelCache
 class Names(event.Listener):
     def on_start(self, event):
@@ -33,8 +35,8 @@ class Names(event.Listener):
             print("compiled", event.data["dispatcher"].py_func.__name__)
     def on_end(self, event): pass
 event.register("numba:compile", Names())
-assert all_within(np.ones(3), 1.0) and not all_within(np.ones(3), 0.5)
 """
+COUNT = LISTEN + "assert all_within(np.ones(3), 1.0) and not all_within(np.ones(3), 0.5)"
 
 
 def double(x):
@@ -70,7 +72,7 @@ def test_numba_calls_the_cache_as_it_always_did(tmp_path):
     assert len(list(tmp_path.glob("*.nbc"))) == 2
 
 
-def test_a_kernel_from_disk_is_compiled_into_others(tmp_path):
+def test_a_kernel_from_disk_is_called_by_others(tmp_path):
     kept(tmp_path)(3)
     loaded = kept(tmp_path)
     assert not compiles(loaded, 3)
@@ -88,6 +90,44 @@ def test_a_processor_is_named_by_its_kind_and_its_features():
     kind = njit(double).targetctx.codegen().magic_tuple()
     assert len(kind) == 3
     assert all(isinstance(word, str) for word in kind)
+
+
+GROUPS = (
+    LISTEN
+    + """
+rows = np.arange(12.0).reshape(4, 3)
+labels = np.array([0, 1, 0, 1])
+weight, mean, scatter = group_rows(np.ones(4), rows, np.empty((4, 0)), labels, 2, 9)
+assert weight.tolist() == [2.0, 2.0] and mean.tolist() == [[3.0, 4.0, 5.0], [6.0, 7.0, 8.0]]
+assert (scatter == 18.0).all()
+"""
+)
+
+
+def test_a_kernel_is_loaded_with_those_that_it_calls(tmp_path):
+    """If this fails, numba or LLVM no longer links code by its name."""
+    process = partial(run, PACKAGE.parent, tmp_path, GROUPS, NUMBA_CACHE_DIR=str(tmp_path))
+    first = output(process())[0]
+    assert sorted(first.splitlines()) == ["compiled add_outer", "compiled group_rows"]
+    assert output(process())[0] == ""
+    (path,) = tmp_path.glob("*/moments.add_outer-*.nbc")
+    path.unlink()
+    assert output(process())[0] == "compiled add_outer\n"
+
+
+def test_code_that_refers_to_other_names_is_not_used(tmp_path):
+    double_of = kept(tmp_path)
+    double_of(3)
+    (kernel,) = (found.library.kernel for found in double_of.overloads.values())
+    place = type(sys)("place_of_double")
+    place.double = double_of
+    sys.modules[place.__name__] = place
+    try:
+        there = kernel._replace(module=place.__name__)
+        assert cache.is_there(there)
+        assert not cache.is_there(there._replace(code="another"))
+    finally:
+        del sys.modules[place.__name__]
 
 
 # -------------------------------------------------------------------- what is compiled code of what

@@ -6,9 +6,12 @@ settings, for this processor. Files that come with the package were compiled for
 are used where the processor has that level. (Elsewhere, as in an image for ARM, those that come with it are for the
 processor that it was built on.)
 
+A kernel that another one calls is not contained in it, as numba would have it: machine code refers to machine code by
+name. So a file names the kernels that it needs, which are loaded first.
+
 Parts of numba that may change without notice are used here alone: `Dispatcher._cache`, `CompileResult._reduce` and
 `_rebuild`, `_shared_module` and `_get_module_for_linking` of a library, `magic_tuple`, `rtsys`, the "numba:compile"
-event. tests/test_kernel_cache.py fails if they do.
+event, `fndesc` of a compiled function. tests/test_kernel_cache.py fails if they do.
 """
 
 from __future__ import annotations
@@ -21,11 +24,12 @@ import uuid
 import zlib
 from collections.abc import Callable
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
-from llvmlite.binding import get_host_cpu_features, parse_bitcode
+from llvmlite.binding import ModuleRef, get_host_cpu_features, parse_assembly
 from numba import config
 from numba.core import event
 from numba.core.base import BaseContext
@@ -37,6 +41,7 @@ from numba.core.runtime import rtsys
 from numba.core.serialize import dumps, loads
 
 from streamclust._kernels.locking import Lock
+from streamclust._kernels.part_compiler import compile_as_part
 from streamclust._kernels.progress import LINE
 
 KERNELS = Path(__file__).parent
@@ -91,6 +96,15 @@ def checksum(content: bytes) -> bytes:
     return zlib.crc32(content).to_bytes(4, "big")
 
 
+class Kernel(NamedTuple):
+    """A compiled kernel, to which the code of others refers."""
+
+    module: str
+    function: str
+    types: object
+    code: str  # the name of its machine code
+
+
 class KernelCache(_Cache):  # type: ignore[misc]  # numba has no types
     """The compiled forms of one kernel."""
 
@@ -98,6 +112,7 @@ class KernelCache(_Cache):  # type: ignore[misc]  # numba has no types
         self.name = f"{function.__module__}.{function.__qualname__}".removeprefix("streamclust._kernels.")
         self._directory = directory
         self._shipped = shipped
+        self._place = function.__module__, function.__qualname__
         self._stamp = source_stamp(Path(function.__code__.co_filename))
         self._lock = Lock(directory, self.name)
 
@@ -120,22 +135,32 @@ class KernelCache(_Cache):  # type: ignore[misc]  # numba has no types
                 self._lock.release()
         if content is None:
             return None
+        called, compiled = loads(content)
+        if not all(map(is_there, called)):  # looked up first: the code refers to theirs
+            return None
         LINE.ready.add(self.name)
-        library, *rest = loads(content)
-        compiled = CompileResult._rebuild(target_context, library, *rest)
-        put_away(compiled.library, bitcode=library[2][1])
+        compiled = CompileResult._rebuild(target_context, *compiled)
+        self._link_by_name(compiled, sig)
         return compiled
 
     def save_overload(self, sig: object, data: CompileResult) -> None:
         """Keep a kernel that was just compiled."""
         if self._directory is not None and not data.library.has_dynamic_globals:  # addresses of this process
             path = self._path(self._directory, data.codegen.magic_tuple(), sig)
-            self._write(path, dumps(data._reduce()))
+            data.library._shared_module = names_of(data)
+            self._write(path, dumps((kernels_called(data.library), data._reduce())))
+        self._link_by_name(data, sig)
         self.let_others_go_on()
 
     def let_others_go_on(self) -> None:
         """Release the processes that wait for this kernel."""
         self._lock.release()
+
+    def _link_by_name(self, compiled: CompileResult, sig: object) -> None:
+        """Have other code refer to the kernel's machine code by its name, instead of containing a copy of it."""
+        compiled.library.kernel = Kernel(*self._place, sig, compiled.fndesc.llvm_func_name)
+        compiled.library._shared_module = None
+        compiled.library._get_module_for_linking = partial(parse_assembly, "")
 
     def _read(self, directory: Path | None, processor: tuple[str, ...], sig: object) -> bytes | None:
         if directory is None:
@@ -169,10 +194,33 @@ class KernelCache(_Cache):  # type: ignore[misc]  # numba has no types
         """Nothing to do: a changed kernel file is seen."""
 
 
-def put_away(library: CPUCodeLibrary, bitcode: bytes) -> None:
-    """Free the module by which a loaded kernel is built into others until one is compiled: 15 times its bitcode."""
-    library._shared_module = None
-    library._get_module_for_linking = partial(parse_bitcode, bitcode)
+def names_of(compiled: CompileResult) -> ModuleRef:
+    """A module with functions of a kernel's names but no code: numba reads from it what a loaded kernel defines."""
+    names = (compiled.fndesc.llvm_func_name, compiled.fndesc.llvm_cpython_wrapper_name)
+    defined = {function.name for function in compiled.library.get_defined_functions()}
+    return parse_assembly(
+        "\n".join(f'define void @"{name}"() {{ unreachable }}' for name in names if name in defined)
+    )
+
+
+def is_there(kernel: Kernel) -> bool:
+    """Load or compile a kernel; whether its code has the name by which others know it."""
+    dispatcher = getattr(import_module(kernel.module), kernel.function)
+    dispatcher.compile(kernel.types)
+    return bool(dispatcher.overloads[kernel.types].fndesc.llvm_func_name == kernel.code)
+
+
+def kernels_called(library: CPUCodeLibrary) -> list[Kernel]:
+    """The kernels whose code a kernel refers to, by itself or from its parts."""
+    found, seen, waiting = dict[Kernel, None](), {library}, [library]
+    while waiting:
+        for other in waiting.pop()._linking_libraries:
+            if hasattr(other, "kernel"):
+                found[other.kernel] = None
+            elif other not in seen:
+                seen.add(other)
+                waiting.append(other)
+    return list(found)
 
 
 def use_cache(compiled: object, directory: Path | None, shipped: Path | None) -> None:
@@ -184,16 +232,23 @@ def use_cache(compiled: object, directory: Path | None, shipped: Path | None) ->
 class Watcher(event.Listener):  # type: ignore[misc]  # numba has no types
     """Shows which kernel is compiling; if that fails, lets the processes that wait for it go on."""
 
+    _depth = 0
+    """Kernels that are being compiled, each called by the one before it."""
+
     def on_start(self, event: event.Event) -> None:
-        """A kernel starts to compile."""
+        """A kernel, or something that it calls, starts to compile."""
         cache = getattr(event.data["dispatcher"], "_cache", None)
         if isinstance(cache, KernelCache):
+            self._depth += 1
             LINE.show(cache.name)
+        elif self._depth > 0:
+            compile_as_part(event.data["dispatcher"])
 
     def on_end(self, event: event.Event) -> None:
         """A kernel is compiled, or failed to."""
         cache = getattr(event.data["dispatcher"], "_cache", None)
         if isinstance(cache, KernelCache):
+            self._depth -= 1
             LINE.clear(cache.name)
             if tuple(event.data["args"]) not in event.data["dispatcher"].overloads:
                 cache.let_others_go_on()

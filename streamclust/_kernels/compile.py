@@ -15,7 +15,12 @@ from typing import Any, Protocol, TypeVar
 from numba import config, njit
 
 from streamclust._kernels.cache import KERNELS, SHIPPED, use_cache
-from streamclust._kernels.part_compiler import PartCompiler, SmallPartCompiler
+from streamclust._kernels.part_compiler import (
+    KernelCompiler,
+    PartCompiler,
+    SmallKernelCompiler,
+    SmallPartCompiler,
+)
 
 
 def can_write(directory: Path) -> bool:
@@ -84,9 +89,12 @@ COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapp
 """Options of all: none is called from C."""
 
 
-def kept(**options: Any) -> Decorator:
+def kept(pipeline_class: type[KernelCompiler] = KernelCompiler, **options: Any) -> Decorator:
     """A decorator that compiles at the first call, and keeps the result on disk."""
-    compiler: Decorator = njit(**COMMON, **options)
+    own = (
+        COMMON | {"fastmath": False, "pipeline_class": pipeline_class} | options
+    )  # not its first caller's fastmath
+    compiler: Decorator = njit(**own)
 
     def decorate(function: Function, /) -> Function:
         compiled = compiler(function)
@@ -126,8 +134,14 @@ The same bits come out: without free sums a vector is summed in order, too.
 part_with_free_sums = unkept(fastmath=set(FREE_SUMS))
 """The same, with sums in any order."""
 
-fused_part = unkept(fastmath={"contract"})
-"""A part in which a product and the sum it goes into are one operation, rounded once."""
+shared_part = kept(no_cpython_wrapper=True)
+"""A part of several kernels, large enough for a call: compiled and kept by itself, once for all of them."""
+
+small_shared_part = kept(SmallKernelCompiler, no_cpython_wrapper=True)
+"""The same, compiled for size."""
+
+fused_part = kept(no_cpython_wrapper=True, fastmath={"contract"})
+"""The same, with a product and the sum it goes into as one operation, rounded once."""
 
 inlined: Decorator = njit(**COMMON, inline="always")
 """Written into its callers by numba instead of compiled on its own: for small parts."""

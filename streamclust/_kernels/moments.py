@@ -6,7 +6,7 @@ D * D is the full matrix, D its diagonal, 1 its trace, 0 nothing. (With D = 1 th
 
 import numpy as np
 
-from streamclust._kernels.compile import kernel, part
+from streamclust._kernels.compile import kernel, part, shared_part
 from streamclust._kernels.types import Floats, Ints
 
 
@@ -29,7 +29,7 @@ def scaled_square(a: Floats, scale: Floats) -> float:
     return total
 
 
-@part
+@shared_part
 def add_outer(scatter: Floats, deviation: Floats, factor: float) -> None:
     """Add factor * deviation deviationᵀ to one flattened scatter."""
     d = deviation.size
@@ -50,7 +50,7 @@ def add_outer(scatter: Floats, deviation: Floats, factor: float) -> None:
         scatter[0] += factor * total
 
 
-@part
+@shared_part
 def merge_into(
     weight: Floats,
     mean: Floats,

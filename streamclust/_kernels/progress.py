@@ -8,32 +8,54 @@ from typing import Any
 
 FIRST = frozenset(
     {
+        "blocks.block_distances",
         "check.all_within",
         "engine.assign.assign_points",
         "engine.assign.cheapest",
+        "engine.windows.at_rest",
+        "engine.windows.block_sums",
+        "engine.windows.fit_statistics",
+        "engine.windows.ladder_statistics",
+        "engine.windows.mean_statistics",
+        "engine.windows.see_points",
+        "families.evidence.eta_of_most_evidence",
         "families.learnt_prior.improved_prior",
+        "families.learnt_prior.inverse_factor",
+        "families.normal_wishart.factorise",
+        "families.normal_wishart.learn",
+        "families.normal_wishart.log_marginal",
         "families.normal_wishart.log_marginals",
         "families.normal_wishart.posteriors",
+        "families.normal_wishart.update",
+        "moments.add_outer",
         "moments.group_rows",
-        "refit.bkm.choose",
+        "moments.merge_into",
         "refit.bkm.gain_of_merge",
         "refit.bkm.quadratic_costs",
         "refit.bkm.seed_centres",
+        "refit.changes.change_of_terms",
         "refit.changes.merge_changes",
         "refit.changes.split_changes",
+        "refit.changes.term_of_scaled",
         "refit.halves.iterate_halves",
         "refit.iterations.iterate_rows",
+        "refit.iterations.nearest_clusters",
         "refit.path.merge_some",
         "refit.path.score_clusters",
         "shapes.heights.judge_edges",
+        "shapes.line.best_two",
+        "tree.arrays.absorb_rows",
         "tree.arrays.descend_rows",
         "tree.arrays.sample_masses",
         "tree.learn.insert_events",
         "tree.learn.insert_rows",
+        "tree.learn.make_room",
         "tree.learn.sum_nodes",
+        "tree.split.propose",
+        "tree.split.recount",
     }
 )
-"""Kernels that a stream with the usual settings needs: the whole that progress is shown of."""
+"""Kernels and shared parts that a stream with the usual settings needs: the whole that progress is shown of."""
 
 WORDS = "compiling for this machine, once"
 

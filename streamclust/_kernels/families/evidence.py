@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from streamclust._kernels.compile import kernel, part
+from streamclust._kernels.compile import kernel, part, shared_part
 from streamclust._kernels.types import Floats
 
 GRID = 12
@@ -88,7 +88,7 @@ def evidence_of_eta(
     return total
 
 
-@part
+@shared_part
 def eta_of_most_evidence(
     low: float,
     high: float,

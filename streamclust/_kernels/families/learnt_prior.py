@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from streamclust._kernels.compile import kernel, part
+from streamclust._kernels.compile import kernel, part, shared_part
 from streamclust._kernels.families.evidence import eta_of_most_evidence
 from streamclust._kernels.families.normal_wishart import learn, log_marginal, log_marginal_prior, update
 from streamclust._kernels.types import Floats
@@ -16,7 +16,7 @@ ROUNDING = 1e-12
 """A loss that is lower by a smaller share of it is not lower."""
 
 
-@part
+@shared_part
 def inverse_factor(matrix: Floats, least: float, factor: Floats, inverse: Floats) -> float:
     """L⁻¹ of matrix = L Lᵀ, whose lower half is read, and log |matrix|; -∞ where a pivot is not above `least`."""
     d = len(matrix)

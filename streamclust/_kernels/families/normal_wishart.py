@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from streamclust._kernels.compile import kernel, part
+from streamclust._kernels.compile import kernel, part, shared_part
 from streamclust._kernels.types import Floats
 
 FIRST_JITTER = 1e-12
@@ -28,7 +28,7 @@ def digamma(x: float) -> float:
     return total + math.log(x) - 0.5 / x - z * series
 
 
-@part
+@shared_part
 def factorise(matrix: Floats, factor: Floats, column: Floats) -> float:
     """The lower Cholesky factor, and log |matrix|; the jitter policy is that of `families.linalg.cholesky`."""
     d = len(matrix)
@@ -69,7 +69,7 @@ def _factorise_in_place(factor: Floats, column: Floats) -> float:
     return log_det
 
 
-@part
+@shared_part
 def update(
     weight: float, mean: Floats, scatter: Floats, xi0: float, m0: Floats, B0: Floats, blur: Floats,
     m: Floats, B: Floats,
@@ -94,7 +94,7 @@ def update(
     return xi
 
 
-@part
+@shared_part
 def learn(
     weight: float, mean: Floats, scatter: Floats, xi0: float, m0: Floats, eta0: float, B0: Floats, blur: Floats,
     m: Floats, B: Floats, W: Floats, factor: Floats, column: Floats,
@@ -150,7 +150,7 @@ def posteriors(
     return xi, m, B, W, log_det, constant
 
 
-@part
+@shared_part
 def log_marginal(
     n: float, mean: Floats, scatter: Floats, xi0: float, m0: Floats, eta0: float, B0: Floats, blur: Floats,
     prior: float, m: Floats, B: Floats, factor: Floats, column: Floats,

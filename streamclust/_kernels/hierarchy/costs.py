@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from streamclust._kernels.compile import kernel, part
+from streamclust._kernels.compile import kernel, part, shared_part
 from streamclust._kernels.types import Floats, Ints
 
 RBHC, ABC, BHC = 0, 1, 2
@@ -220,7 +220,7 @@ def ward_costs(rows: Floats, slot: int, others: Ints, count: int, d: int, costs:
         costs[k] = np.inf if other == slot else 0.5 * first * second / (first + second) * squares
 
 
-@part
+@shared_part
 def union_costs(
     method: int,
     family: int,
@@ -262,7 +262,7 @@ def union_costs(
         costs[k] = value - (rows[slot, ENERGY] + rows[other, ENERGY])
 
 
-@part
+@shared_part
 def unite(method: int, family: int, rows: Floats, a: int, b: int, d: int, cost: float) -> None:
     """Row a becomes the union of a and b, which costs `cost` [Chan, Golub & LeVeque 1979].
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from streamclust._kernels.compile import kernel, part
+from streamclust._kernels.compile import kernel, part, shared_part
 from streamclust._kernels.families.normal_wishart import log_marginal, log_marginal_prior
 from streamclust._kernels.types import Bools, Floats, Ints
 
@@ -15,7 +15,7 @@ def term_of(log_evidence: float, weight: float, phi0: float) -> float:
     return math.lgamma(phi0) - math.lgamma(phi0 + weight) - log_evidence
 
 
-@part
+@shared_part
 def term_of_scaled(
     f: float, weight: float, mean: Floats, scatter: Floats, xi0: float, m0: Floats, eta0: float, B0: Floats,
     blur: Floats, phi0: float, prior: float, spread: Floats, m: Floats, B: Floats, factor: Floats, column: Floats,
@@ -27,7 +27,7 @@ def term_of_scaled(
     return term_of(value, f * weight, phi0)
 
 
-@part
+@shared_part
 def change_of_terms(
     a: int, b: int, weight: Floats, mean: Floats, scatter: Floats, terms: Floats, f: float,
     xi0: float, m0: Floats, eta0: float, B0: Floats, blur: Floats, phi0: float, prior: float,

@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from streamclust._kernels.blocks import BLOCK, block_distances
-from streamclust._kernels.compile import kernel, part, small_part
+from streamclust._kernels.compile import kernel, part, shared_part, small_part
 from streamclust._kernels.families.normal_wishart import digamma, learn, log_marginal, log_marginal_prior
 from streamclust._kernels.moments import group_rows
 from streamclust._kernels.types import Bools, Floats, Ints
@@ -58,7 +58,7 @@ def total_free_energy(terms: Floats, alive: Bools, weight: float, phi0: float) -
     return total + math.lgamma(weight + k * phi0) - math.lgamma(k * phi0)
 
 
-@part
+@shared_part
 def nearest_clusters(mean: Floats, weight: Floats, root: Floats, found: Ints) -> None:
     """found[c] = the nearest other clusters of c, by Ward's distance in the metric of a root of S⁻¹; k > their number.
 

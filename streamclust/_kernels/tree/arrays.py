@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streamclust._kernels.compile import inlined, kernel, kernel_with_free_sums, part
+from streamclust._kernels.compile import inlined, kernel, kernel_with_free_sums, part, shared_part
 from streamclust._kernels.types import Floats, Ints
 
 
@@ -114,7 +114,7 @@ def descend_rows(
 ABSORBED_ROWS = 4
 
 
-@part
+@shared_part
 def absorb_rows(
     tree: Tree,
     raw: Floats,

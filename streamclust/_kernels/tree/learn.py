@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from streamclust._kernels.compile import inlined, kernel
+from streamclust._kernels.compile import inlined, kernel, small_shared_part
 from streamclust._kernels.moments import merge_into, scaled_square
 from streamclust._kernels.tree.arrays import (
     DEEP,
@@ -80,7 +80,7 @@ def insert_rows(
         descend_rows(tree.child, tree.axis, tree.direction, tree.threshold, x, size, slots)
         order_by_leaf(slots, size, tree.node.size, order)
         absorb_rows(tree, rows, i, x, order[:size], slots, block_weights, uniforms)
-        if growing:
+        if growing and is_full(tree, slots[0]):
             make_room(tree, slots[0], principal)
         i += size
         tree.counts[EVENTS] += size
@@ -129,10 +129,14 @@ def order_by_leaf(slots: Ints, size: int, n_slots: int, order: Ints) -> None:
 
 
 @inlined
+def is_full(tree: Tree, slot: int) -> bool:
+    """Whether the leaf's sample, so far all its events, is full."""
+    return tree.count[slot] == tree.key.shape[1] and tree.cutoff[slot] == np.inf
+
+
+@small_shared_part
 def make_room(tree: Tree, slot: int, principal: bool) -> None:
-    """Split a leaf whose sample, so far all its events, is full."""
-    if tree.count[slot] < tree.key.shape[1] or tree.cutoff[slot] < np.inf:
-        return
+    """Split a full leaf, or fold its events into one if all are equal."""
     if is_one_point(tree, slot):
         fold_duplicates(tree, slot)
     else:
@@ -171,7 +175,7 @@ def insert_events(tree: Tree, source: Tree, start: int, limit: int, principal: b
                     tree.points, tree.point_weight, tree.key, tree.count, tree.cutoff,
                     slot, points, k, more[0], source.key[other, k],
                 )  # fmt: skip
-            if tree.counts[LEAVES] < limit and tree.counts[FREE_SLOTS] > 0:
+            if tree.counts[LEAVES] < limit and tree.counts[FREE_SLOTS] > 0 and is_full(tree, slot):
                 make_room(tree, slot, principal)
     return source.node.size
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from streamclust._kernels.compile import inlined, part, small_part
+from streamclust._kernels.compile import inlined, part, small_part, small_shared_part
 from streamclust._kernels.moments import add_outer, dot, scaled_square
 from streamclust._kernels.tree.arrays import (
     DEEP,
@@ -114,7 +114,7 @@ def principal_direction(
             v[j] = inverse[j] * (image[j] / length)
 
 
-@small_part
+@small_shared_part
 def propose(tree: Tree, slot: int, principal: bool, v: Floats, right: Ints) -> tuple[int, float, bool]:
     """Where to split the leaf: (axis or -1, threshold, whether its sample can be told apart).
 
@@ -204,7 +204,7 @@ def widest_sample_side(tree: Tree, slot: int, v: Floats) -> tuple[int, float]:
 # ------------------------------------------------------------------ splitting
 
 
-@small_part
+@small_shared_part
 def split_leaf(tree: Tree, slot: int, principal: bool) -> bool:
     """Split a leaf in two; False if nothing in its sample tells its events apart."""
     v = np.empty(tree.mean.shape[1])
@@ -307,7 +307,7 @@ def deal_points(tree: Tree, slot: int, other: int, right: Ints) -> None:
     tree.cutoff[other] = tree.cutoff[slot]
 
 
-@small_part
+@small_shared_part
 def recount(tree: Tree, slot: int) -> None:
     """Moments and box of a leaf whose sample holds all its events, from those."""
     d = tree.mean.shape[1]
