@@ -196,8 +196,8 @@ def tables(data: Path | None, seeds: int) -> None:
 class Tails:
     """Tables as of words in mails: most entries are 0, the others log-normal, in units that differ by column.
 
-    About half of the columns matter to one cluster alone: there its entries are 0 less often, and larger. In all others,
-    and for all other clusters, entries are alike.
+    About half of the columns matter to one cluster alone: there its entries are 0 less often, and larger. In all
+    others, and for all other clusters, entries are alike.
     """
 
     def __init__(self, d: int, k: int, seed: int) -> None:
@@ -246,9 +246,7 @@ def tails(d: int, k: int, n: int, seed: int) -> None:
     line += f"ARI {adjusted_rand_score(of, model.predict_many(x).astype(int)):.3f} ({ours:.1f} s CPU)"
     for how, y in (("standardised", x), ("log1p", np.log1p(x))):
         scaled = StandardScaler().fit_transform(y)
-        found = [
-            MiniBatchKMeans(k, random_state=i, n_init=1).fit_predict(scaled) for i in range(TAIL_STARTS)
-        ]
+        found = [MiniBatchKMeans(k, random_state=i, n_init=1).fit_predict(scaled) for i in range(TAIL_STARTS)]
         scores = [adjusted_rand_score(of, each) for each in found]
         line += f";  told K, {how} {np.median(scores):.3f} ({min(scores):.3f} to {max(scores):.3f})"
     print(f"{line};  knowing all {adjusted_rand_score(of, planted.best(x)):.3f}", flush=True)
@@ -259,7 +257,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--events", type=int, default=100_000)
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--only", help="one size, as 384,20; 'tables' for the labelled tables, 'tails' for planted ones")
+    parser.add_argument(
+        "--only", help="one size, as 384,20; 'tables' for the labelled tables, 'tails' for planted ones"
+    )
     parser.add_argument("--memory", help=argparse.SUPPRESS)
     parser.add_argument("--data", type=Path, help="a directory with spambase.data and pendigits.tra")
     arguments = parser.parse_args()

@@ -514,3 +514,42 @@ def test_sparse_rows_are_the_same_events_as_mappings():
     few.settle()
     assert few.n_seen == 1500
     assert few.sketch is None
+
+
+def long_tails(n, k=4, d=100, seed=0):
+    """Events whose entries are mostly 0 and else log-normal, and the cluster of each, which has columns of its own."""
+    rng = np.random.default_rng(seed)
+    of = rng.integers(k, size=n)
+    mine = rng.integers(2 * k, size=d) == of[:, None]
+    value = np.exp(rng.normal(size=(n, d)) + mine) * 10.0 ** rng.integers(-3, 4, size=d)
+    return np.where(rng.random((n, d)) < np.where(mine, 0.7, 0.15), value, 0.0), of
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_clusters_of_long_tails_and_zeros_are_found(kind):
+    rows, of = long_tails(5000)
+    events = csr_array(rows) if kind == "sparse" else rows
+    whole, parts = StreamClusterer(missing="zero"), StreamClusterer(missing="zero")
+    whole.learn_many(events)
+    for first, last in ((0, 500), (500, 1300), (1300, 5000)):
+        parts.learn_many(events[first:last])
+        parts = StreamClusterer.from_state(decode(state(parts)))
+    assert state(whole) == state(parts)
+    whole.settle()
+    assert adjusted_rand_score(of, whole.predict_many(events).astype(int)) > 0.9
+    assert whole.n_clusters <= 6
+    total = sum(cluster.weight for cluster in whole.clusters)
+    mean = sum(np.array(list(c.mean.values())) * c.weight for c in whole.clusters) / total
+    np.testing.assert_allclose(mean, rows.mean(axis=0), rtol=0.6)  # as of the first 1,024
+
+
+def test_clusters_of_one_hot_columns_are_found():
+    rng = np.random.default_rng(0)
+    of = rng.integers(3, size=4000)
+    chances = rng.dirichlet(np.full(8, 0.5), size=(3, 12)).cumsum(axis=2)
+    level = (rng.random((4000, 12, 1)) > chances[of]).sum(axis=2).clip(0, 7)
+    rows = np.eye(8)[level].reshape(4000, 96)
+    model = StreamClusterer()
+    model.learn_many(rows)
+    model.settle()
+    assert adjusted_rand_score(of, model.predict_many(rows).astype(int)) > 0.9
