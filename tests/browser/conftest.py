@@ -112,7 +112,9 @@ def embedded():
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(6, 384))
     rows = centres[rng.integers(6, size=3000)] + 0.4 * rng.normal(size=(3000, 384))
-    events = [json.dumps({"id": i, "embedding": row}).encode() for i, row in enumerate(rows.round(4).tolist())]
+    events = [
+        json.dumps({"id": i, "embedding": row}).encode() for i, row in enumerate(rows.round(4).tolist())
+    ]
     source, decoder = MemorySource({("events", 0): events}, endless=True), Decoder(Fields(vector="embedding"))
     with started(source, StreamClusterer(scale="unit"), decoder) as (url, service):
         until(lambda: service.clusterer.n_seen == 3000)

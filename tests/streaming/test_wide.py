@@ -553,3 +553,71 @@ def test_clusters_of_one_hot_columns_are_found():
     model.learn_many(rows)
     model.settle()
     assert adjusted_rand_score(of, model.predict_many(rows).astype(int)) > 0.9
+
+
+@pytest.mark.parametrize("scale", ["deviation", "unit"])
+@pytest.mark.parametrize("n", [1, 2, 5, 50])
+def test_fewer_events_than_features_are_a_cluster(n, scale):
+    model = StreamClusterer(scale=scale)
+    rows = np.random.default_rng(n).normal(size=(n, 384))
+    model.learn_many(rows)
+    assert model.predict_many(rows).tolist() == [0] * n
+    model.settle()
+    assert (model.n_seen, model.n_refused, model.n_clusters) == (n, 0, 1)
+    assert model.predict_many(rows).tolist() == [0] * n
+    assert np.isfinite(model.score_many(rows)).all()
+    np.testing.assert_allclose(list(model.clusters[0].mean.values()), model.sketch.centre, atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", ["deviation", "unit"])
+def test_equal_events_are_one_cluster(scale):
+    model = StreamClusterer(scale=scale)
+    model.learn_many(np.full((3000, D), 0.3))
+    model.settle()
+    model.learn_many(np.full((10, D), 0.3))
+    assert (model.n_seen, model.n_refused, model.n_clusters) == (3010, 0, 1)
+    assert model.predict_many(ROWS[:3]).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("at", [5, 1200])
+def test_bad_rows_are_refused_before_and_after_directions_are_learnt(at):
+    rows = ROWS[:1300].copy()
+    for bad, scale in ((0.0, "unit"), (np.nan, "deviation"), (np.inf, "deviation")):
+        rows[at] = bad
+        for kind in (np.float64, np.float32, np.float16):
+            model = StreamClusterer(scale=scale)
+            with pytest.warns(RefusedEvents):
+                model.learn_many(rows.astype(kind))
+            assert (model.n_seen, model.n_refused) == (1299, 1)
+            assert model.n_clusters == 4
+    rows[at] = ROWS[at]
+    rows[at, 3] = np.nan  # one missing value is none of an event's fault
+    model = StreamClusterer()
+    model.learn_many(rows)
+    assert (model.n_seen, model.n_refused) == (1300, 0)
+    text = StreamClusterer()
+    with pytest.warns(RefusedEvents):
+        text.learn_many(rows.astype(str))
+    assert (text.n_seen, text.n_refused) == (0, 1300)
+
+
+@pytest.mark.parametrize("n", [500, 1500])
+def test_vectors_of_changing_length(n):
+    model = StreamClusterer()
+    model.learn_many(ROWS[:n])
+    for width in (D - 10, D + 10):
+        with pytest.raises(ValueError, match="80 features"):
+            model.learn_many(np.ones((5, width)))
+    assert model.n_seen == n
+    mappings = [dict(enumerate(row)) for row in np.pad(ROWS[n : n + 20], ((0, 0), (0, 10))).tolist()]
+    model.learn_many(
+        [{k: v for k, v in event.items() if k < 70} for event in mappings[:10]]
+    )  # some are missing
+    model.learn_many(mappings[10:])  # others are new
+    model.learn_many([dict(enumerate(row)) for row in ROWS[n + 20 : 2600].tolist()])
+    model.settle()
+    assert (model.n_seen, model.n_refused, model.sketch.n_features) == (2600, 0, D + 10 * (n < FIRST_EVENTS))
+    assert (
+        adjusted_rand_score(OF, model.predict_many([dict(enumerate(r)) for r in ROWS.tolist()]).astype(int))
+        == 1
+    )
