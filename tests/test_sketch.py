@@ -1,5 +1,7 @@
 """Sketches: the map, how it is learnt, and what it does to bad input."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -233,3 +235,89 @@ def test_a_sketch_learnt_anew_sees_the_past_and_the_present(sparse, unit):
     assert new.level == pytest.approx(new.measure(form(after))[1].mean(), rel=0.5)
     wider = relearn_sketch(old, past, form(np.c_[after, np.ones((600, 2))]), max_directions=8)
     assert (wider.n_features, wider.unit) == (92, unit)
+
+
+def long_tails(n=1500, d=90, k=2, seed=0):
+    """Events whose entries are mostly 0 and else log-normal; a quarter of the columns is each cluster's own."""
+    rng = np.random.default_rng(seed)
+    of = rng.integers(k, size=n)
+    mine = rng.integers(4, size=d) == of[:, None]
+    value = np.exp(rng.normal(size=(n, d)) + mine)
+    return np.where(rng.random((n, d)) < np.where(mine, 0.7, 0.2), value, 0.0), of
+
+
+def test_long_tails_are_compressed():
+    rows, _ = long_tails()
+    rows[:, 0], rows[:, 1] = (rows[:, 0] > 0), rows[:, 1] - 1.0  # two values; some negative
+    sketch = learn_sketch(rows)
+    knee = sketch.compression.knee
+    assert (knee[:2] == 0).all()
+    assert (knee[2:] > 0).mean() > 0.95
+    x = rows.copy()
+    x[:, knee > 0] = np.arcsinh(rows[:, knee > 0] / knee[knee > 0])
+    for i in range(20):
+        there, left = naive.coordinates(x[i], sketch.centre, sketch.scale, sketch.directions, False)
+        z, residual = sketch.measure(rows[i : i + 1])
+        np.testing.assert_allclose(z[0], there, rtol=1e-9, atol=1e-9)
+        assert residual[0] == pytest.approx(left, rel=1e-6, abs=1e-9)
+    assert learn_sketch(rows, unit=True).compression is None
+    assert learn_sketch(np.maximum(np.random.default_rng(0).normal(size=(1500, 90)), 0.0)).compression is None
+    assert learn_sketch((rows > 0) * 1.0).compression is None
+
+
+def test_compression_is_the_same_for_sparse_rows_weights_and_units():
+    rows, _ = long_tails(n=400)
+    sketch = learn_sketch(rows)
+    sparse = learn_sketch(csr_array(rows))
+    np.testing.assert_allclose(sparse.compression.knee, sketch.compression.knee, rtol=1e-9)
+    for one, other in zip(sketch.measure(rows), sketch.measure(csr_array(rows)), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-9)
+    twice = learn_sketch(np.repeat(rows, 2, axis=0))
+    weighed = learn_sketch(np.vstack([rows, rows]), np.repeat([1.5, 0.5], len(rows)))
+    np.testing.assert_allclose(twice.compression.knee, weighed.compression.knee, rtol=1e-9)
+    factor = 10.0 ** np.random.default_rng(2).integers(-8, 9, rows.shape[1])
+    np.testing.assert_allclose(
+        sketch.project(rows), learn_sketch(rows * factor).project(rows * factor), atol=1e-6
+    )
+    larger = learn_sketch(rows * 1e100)
+    np.testing.assert_allclose(sketch.project(rows), larger.project(rows * 1e100), atol=1e-6)
+
+
+def test_compressed_features_are_told_right_on_average():
+    rows, of = long_tails(n=4000)
+    sketch = learn_sketch(rows)
+    groups = Moments.rows_of_points(sketch.project(rows)).to_groups(of, kind="full")
+    told = sketch.expand_moments(groups)
+    total = np.average(told.mean, axis=0, weights=told.weight)
+    np.testing.assert_allclose(total, rows.mean(axis=0), rtol=1e-6)
+    truth = np.array([rows[of == j].mean(axis=0) for j in range(2)])
+    assert np.corrcoef(told.mean.ravel(), truth.ravel())[0, 1] > 0.9
+    deviation = np.sqrt(sketch.expand_moments(Moments.of_points(sketch.project(rows))).covariance[0])
+    np.testing.assert_allclose(deviation, rows.std(axis=0), rtol=0.05)
+
+
+def test_compression_is_kept_when_a_sketch_is_learnt_anew_and_carried_over():
+    rows, _ = long_tails()
+    old = learn_sketch(rows[:700], max_directions=8)
+    new = relearn_sketch(old, Moments.of_points(old.project(rows)), np.pad(rows, ((0, 0), (0, 3))))
+    np.testing.assert_array_equal(new.compression.knee, np.pad(old.compression.knee, (0, 3)))
+    check_sketch(new)
+    change = CoordinateMap.between(old, new)
+    assert np.abs(change.matrix).max() > 0.5
+    otherwise = replace(new, compression=new.compression._replace(knee=new.compression.knee * 2))
+    assert not otherwise.is_same(new)
+    assert not replace(new, compression=None).is_same(new)
+    assert np.abs(CoordinateMap.between(old, otherwise).matrix).max() < 0.5  # only what neither compresses
+    with pytest.raises(ValueError, match="compression"):
+        check_sketch(replace(old, compression=new.compression))
+    with pytest.raises(ValueError, match="compression"):
+        check_sketch(replace(old, compression=old.compression._replace(knee=-old.compression.knee)))
+
+
+def test_features_of_two_values_have_their_plain_deviation():
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.random(500) < 0.1, rng.integers(3, size=500), rng.random(500) < 0.002]) * 1.0
+    for form in (rows, csr_array(rows)):
+        _, scale = units(form, shares(500, None), False)
+        assert scale[0] == pytest.approx(rows[:, 0].std())
+        assert (scale[1:] > rows[:, 1:].std(axis=0) * 1.2).all()

@@ -123,3 +123,21 @@ def project_cells(
             for k in range(z.shape[1]):
                 z[i, k] += gap * directions[j, k]
         squares[i] = length
+
+
+@kernel
+def compress_rows(x: Floats, knee: Floats) -> None:
+    """Dense rows, in place: asinh(value / knee) in the columns that have a knee."""
+    for j in range(min(x.shape[1], len(knee))):
+        if knee[j] > 0.0:
+            for i in range(x.shape[0]):
+                x[i, j] = math.asinh(x[i, j] / knee[j])
+
+
+@kernel
+def compress_cells(indices: Ints, data: Floats, knee: Floats) -> None:
+    """The same for the values of sparse rows."""
+    for place in range(len(data)):
+        j = indices[place]
+        if j < len(knee) and knee[j] > 0.0:
+            data[place] = math.asinh(data[place] / knee[j])

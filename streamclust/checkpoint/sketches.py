@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from streamclust.sketch import Sketch, check_sketch
+from streamclust.sketch import Compression, Sketch, check_sketch
 
 Arrays = dict[str, NDArray[Any]]
 PREFIX = "sketch."
@@ -32,6 +32,8 @@ def pack_sketch(sketch: Sketch | None, arrays: Arrays) -> dict[str, Any]:
         return {}
     for name in ARRAYS:
         arrays[PREFIX + name] = getattr(sketch, name)
+    if sketch.compression is not None:
+        arrays |= {PREFIX + name: value for name, value in sketch.compression._asdict().items()}
     return {"sketch": {"level": sketch.level, "spread": sketch.spread, "unit": sketch.unit}}
 
 
@@ -41,6 +43,7 @@ def sketch_from_state(state: State) -> Sketch | None:
         return None
     arrays = under(state.arrays, PREFIX)
     centre, scale, directions, noise = (arrays[name] for name in ARRAYS)
-    sketch = Sketch(centre, scale, directions, noise, **state.values["sketch"])
+    compression = Compression(*(arrays[name] for name in Compression._fields)) if "knee" in arrays else None
+    sketch = Sketch(centre, scale, directions, noise, **state.values["sketch"], compression=compression)
     check_sketch(sketch)
     return sketch

@@ -14,7 +14,7 @@ from streamclust.engine import schedule
 from streamclust.engine.births import MIN_BIRTH_EVENTS
 from streamclust.engine.carrying import carry_over
 from streamclust.engine.incomplete import Row, learn_filled, learn_with_zeros
-from streamclust.engine.looking import MIN_EXPECTED_EVENTS, NEVER, Looking
+from streamclust.engine.looking import MIN_EXPECTED_EVENTS, NEVER, TOLERATED_SHARE, Looking
 from streamclust.engine.model import NOWHERE, Model, Result, large_rows
 from streamclust.engine.present import kish
 from streamclust.engine.refits import Refit, Work
@@ -31,8 +31,6 @@ from streamclust.sketch import Sketch
 from streamclust.tree import SummaryTree
 from streamclust.tree.rows import check_rows
 
-TOLERATED_SHARE = 0.01
-"""The stream has changed if a larger share of the latest events is outside every cluster."""
 CATCH_UP_EVENTS = 512
 """Clusters that were refitted in the background are moved to where their latest events are, of so many in all."""
 STRAY_GROWTH = 1.5
@@ -363,13 +361,12 @@ class Engine(Looking):
         more_strays = settling or self.shards.strays.count >= STRAY_GROWTH * self.strays_searched
         if more_strays and rows is None:
             self.strays_searched = self.shards.strays.count
-        latest, weights = self.recent(self.look_gap)
         work = Work(
             s,
             tree,
             self.model,
             start,
-            latest,
+            self.present_rows()[:2],
             self._strays(drifted) if rows is None else self.shards.latest(0),
             more_strays and rows is None,
             cold,
@@ -377,7 +374,7 @@ class Engine(Looking):
             self.n_refits,
             self._judges(drifted) if rows is None else rows,
             drifted,
-            float(weights.mean()),
+            float(self.recent(self.look_gap)[1].mean()),
             aside,
         )
         self.pending_refit = Refit.started(work, due=self.n_seen + lag, background=s.background and lag > 0)

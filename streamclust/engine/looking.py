@@ -27,6 +27,8 @@ MIN_PRESENT_EVENTS = 1024
 merge clusters that are far apart."""
 MIN_FRESH_SHARE = 1 / 32
 """Clusters learn at a look once the events that they do not know of weigh this share of the present."""
+TOLERATED_SHARE = 0.01
+"""The stream has changed if a larger share of the latest events is outside every cluster."""
 MIN_EXPECTED_EVENTS = 30.0
 """A cluster is judged for retirement if its weight lets expect at least so many of the present's events."""
 RETIRED_SHARE = 0.002
@@ -169,7 +171,8 @@ class Looking(Reading):
     def _open_new(self, gap: int) -> None:
         """Open clusters for events outside all others. A refit at the next look judges them.
 
-        If there are such events but no cluster to open, it begins at this look.
+        If there are such events but no cluster to open, it begins at this look. If any of the watched events
+        raises the doubt, all events since the last look are judged: of a cluster of 2% only five are watched.
         """
         assert self.model is not None
         rows, weight, (cell, whitened) = self._seen(gap)
@@ -178,11 +181,17 @@ class Looking(Reading):
         suspects = rows[~(self.model.in_large[cell] & own)]  # all others are inside a large cluster
         if len(suspects):
             self.shards.strays.see(suspects[self.model.large.outside(suspects)], first=0)
-        if self.settings.birth_penalty is not None:
-            outside = self._beyond(rows, self.settings.birth_penalty)
+        penalty = self.settings.birth_penalty
+        if penalty is not None:
+            outside = self._beyond(rows, penalty)
+        if outside.mean() <= self.tolerated - TOLERATED_SHARE:
+            return
+        if len(self.shards.whole):
+            rows, weight = self.shards.near(max(gap, LOOK_SAMPLE_EVENTS))
+            outside = self.model.outside(rows) if penalty is None else self._beyond(rows, penalty)
         if outside.mean() <= self.tolerated:
             return
-        born = newborn(self.model, rows[outside], self.settings.birth_penalty)
+        born = newborn(self.model, rows[outside], penalty)
         old = born[np.flatnonzero(~self._near_young(born.mean))]
         each = float(gap * weight.mean() / len(rows))
         if len(old) and each > 0:

@@ -35,7 +35,8 @@ class Work(NamedTuple):
     tree: SummaryTree
     old: Model
     start: Moments
-    recent: Floats
+    present: tuple[Floats, Floats]
+    """Events since the stream last changed, and what each weighs."""
     strays: Floats
     search_strays: bool
     cold: bool
@@ -57,7 +58,7 @@ class Found:
 
     `owner` is the cluster of each component; empty, if each is a cluster.
 
-    `outside` is the share of the events watched last, when it began, that are in none of its clusters.
+    `outside` is the share of the present's events, when it began, that are in none of its clusters.
     """
 
     result: Result
@@ -145,7 +146,8 @@ def find(work: Work) -> Found:
             model = by_itself(best)
             component = model.nearest(points).component
             shared, new_weight = compare(before, component, weight, old, best.n_clusters)
-    strangers = float(model.outside(work.recent).mean())
+    rows, each = work.present
+    strangers = float(each @ model.outside(rows) / max(each.sum(), np.finfo(float).tiny))
     if not settings.joins:
         return Found(best, shared, shared.sum(axis=1), new_weight, strangers)
     parents = majority(shared, new_weight) if work.old.version > 0 else [-1] * best.n_clusters

@@ -11,11 +11,13 @@ True
 """
 
 from streamclust.sketch.carrying import CoordinateMap
+from streamclust.sketch.compressing import Compression, Rows
 from streamclust.sketch.learning import MAX_DIRECTIONS, learn_sketch, relearn_sketch
-from streamclust.sketch.sketch import Rows, Sketch, check_lengths, check_sketch, identity
+from streamclust.sketch.sketch import Sketch, check_lengths, check_sketch, identity
 
 __all__ = [
     "MAX_DIRECTIONS",
+    "Compression",
     "CoordinateMap",
     "Rows",
     "Sketch",

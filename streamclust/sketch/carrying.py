@@ -12,6 +12,11 @@ from streamclust.moments import Moments
 from streamclust.sketch.sketch import Sketch
 
 
+def knees(sketch: Sketch) -> Floats:
+    """The knee of each feature, 0 for those that are not compressed."""
+    return np.zeros(sketch.n_features) if sketch.compression is None else sketch.compression.knee
+
+
 @dataclass(frozen=True, eq=False)
 class CoordinateMap:
     """A linear map of coordinates; moments are mapped exactly, as those of the events without their residuals.
@@ -27,12 +32,17 @@ class CoordinateMap:
 
     @classmethod
     def between(cls, old: Sketch, new: Sketch) -> CoordinateMap:
-        """The map from one sketch's coordinates to another's; a feature that one of them lacks is at its centre."""
+        """The map from one sketch's coordinates to another's.
+
+        A feature that one of them lacks, or compresses otherwise, is at its centre.
+        """
         both = min(old.n_features, new.n_features)
-        ratio = old.scale[:both] / new.scale[:both]
+        alike = knees(old)[:both] == knees(new)[:both]
+        ratio = np.where(alike, old.scale[:both] / new.scale[:both], 0.0)
         seen = new.directions[:both] * ratio[:, None]
         left_out = seen - old.directions[:both] @ (old.directions[:both].T @ seen)
-        shift = (old.centre[:both] - new.centre[:both]) / new.scale[:both] @ new.directions[:both]
+        gap = np.where(alike, old.centre[:both] - new.centre[:both], 0.0)
+        shift = gap / new.scale[:both] @ new.directions[:both]
         return cls(
             np.ascontiguousarray(seen.T @ old.directions[:both]),
             shift,

@@ -7,17 +7,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from streamclust._kernels.types import Floats
+from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.late import csr_array, diags_array, eigh, issparse
 from streamclust.moments import Moments
-from streamclust.sketch.sketch import Rows, Sketch
+from streamclust.sketch.compressing import Compression, Rows, learn_compression
+from streamclust.sketch.sketch import Sketch
 
 MAX_DIRECTIONS = 16
 """Directions of a sketch, at most, unless told: the cost of learning grows with their square."""
 MIN_RESIDUAL_SHARE = 1e-9
 """Least mean of squared residuals, as a part of the squared lengths: events of few exact directions have none."""
 MIN_JUDGED_EVENTS = 8
-"""Residuals of fewer events are not judged."""
+"""Residuals of fewer events are not judged, nor is a value that fewer of them have."""
 
 
 def learn_sketch(
@@ -26,20 +27,23 @@ def learn_sketch(
     """The sketch of events: principal directions above the noise, at most so many.
 
     Features are compared in their deviations or, with `unit`, as they are, after each event was divided by its length.
+    Without `unit` those of zeros and long tails are compressed before (see `Compression`).
 
     >>> learn_sketch(np.ones((10, 100)))
     Sketch(100 features in 1 directions)
     """
     share = shares(rows.shape[0], weight)
-    x = on_sphere(rows) if unit else rows
-    centre, scale = units(x, share, unit)
+    compression = None if unit else learn_compression(rows, share)
+    x = compared(rows, unit, compression)
+    centre, scale = units(x, share, unit, compression)
     variance, directions = principal(x, share, centre, scale, max_directions)
     d = n_directions(variance, rows.shape[0], rows.shape[1], max_directions)
 
     def learn(part: Rows, share: Floats) -> Floats:
         return principal(part, share, centre, scale, d)[1]
 
-    found = Sketch(centre, scale, np.ascontiguousarray(directions[:, :d]), np.zeros(len(centre)), unit=unit)
+    kept = np.ascontiguousarray(directions[:, :d])
+    found = Sketch(centre, scale, kept, np.zeros(len(centre)), unit=unit, compression=compression)
     level, spread = residuals(x, share, centre, scale, learn)
     return replace(found, noise=left_out(found, rows, x, share), level=level, spread=spread)
 
@@ -52,7 +56,7 @@ def relearn_sketch(
     `past` is one row: the moments of all events in the coordinates of `old`, whose centre and units are kept.
     """
     share = shares(rows.shape[0], weight)
-    x = on_sphere(rows) if old.unit else rows
+    x = compared(rows, old.unit, old.compression)
     more = max(0, x.shape[1] - old.n_features)
     centre = np.concatenate([old.centre, np.zeros(more)])
     scale = np.concatenate([old.scale, np.full(more, np.median(old.scale))])
@@ -67,7 +71,9 @@ def relearn_sketch(
         d = n_directions(variance, part.shape[0], part.shape[1], max_directions)
         return leading([before, (present[:, :d], np.diag(variance[:d]))], max_directions)
 
-    found = Sketch(centre, scale, learn(x, share), np.zeros(len(centre)), unit=old.unit)
+    compression = old.compression and old.compression.widened(more)
+    zeros = np.zeros(len(centre))
+    found = Sketch(centre, scale, learn(x, share), zeros, unit=old.unit, compression=compression)
     level, deviation = residuals(x, share, centre, scale, learn)
     return replace(found, noise=left_out(found, rows, x, share), level=level, spread=deviation)
 
@@ -106,6 +112,13 @@ def shares(n: int, weight: Floats | None) -> Floats:
     return np.full(n, 1.0 / n) if weight is None or not len(weight) else weight / weight.sum()
 
 
+def compared(rows: Rows, unit: bool, compression: Compression | None) -> Rows:
+    """Events as they are compared: on the sphere, or compressed."""
+    if unit:
+        return on_sphere(rows)
+    return rows if compression is None else compression.of(rows)
+
+
 def on_sphere(rows: Rows) -> Rows:
     """Events divided by their length."""
     if issparse(rows):
@@ -115,11 +128,14 @@ def on_sphere(rows: Rows) -> Rows:
     return np.asarray(rows / np.where(length > 0, length, 1.0)[:, None], dtype=float)
 
 
-def units(x: Rows, share: Floats, unit: bool) -> tuple[Floats, Floats]:
+def units(
+    x: Rows, share: Floats, unit: bool, compression: Compression | None = None
+) -> tuple[Floats, Floats]:
     """Mean and unit of each feature. One that does not vary has the typical unit of those that do.
 
     The unit is the deviation of the events that do not have the feature's most common value: in its plain deviation, a
-    feature that is 0 in nearly all events would be as large as any other in all directions together.
+    feature that is 0 in nearly all events would be as large as any other in all directions together. Of features with
+    two values, and of compressed ones, whose other values are all about as large, it is the plain deviation.
     """
     if issparse(x):
         centre = np.asarray(share @ x, dtype=float)
@@ -136,6 +152,8 @@ def units(x: Rows, share: Floats, unit: bool) -> tuple[Floats, Floats]:
     if unit:
         return centre, np.ones(len(centre))
     varied = varied_share_sparse(x) if issparse(x) else varied_share(x)
+    if compression is not None:
+        varied = np.where(compression.chosen, 1.0, varied)
     deviation = np.sqrt(np.maximum(variance, 0.0) / np.minimum(varied, 1.0))
     varies = deviation > 1e-12 * np.abs(centre)
     typical = float(np.median(deviation[varies])) if varies.any() else 1.0
@@ -144,6 +162,8 @@ def units(x: Rows, share: Floats, unit: bool) -> tuple[Floats, Floats]:
 
 def varied_share(x: Floats) -> Floats:
     """For each feature the share of events, of those that have it, without its most common value; 1 if all differ.
+
+    Also 1 if a feature has two values, and both more than a few times.
 
     >>> varied_share(np.array([[0.0, 1.0], [0.0, 2.0], [0.0, 3.0], [7.0, np.nan]]))
     array([0.5, 1. ])
@@ -154,7 +174,14 @@ def varied_share(x: Floats) -> Floats:
     run[1:] = np.cumsum(ordered[1:] != ordered[:-1], axis=0)
     longest = np.bincount((run + n * np.arange(d)).ravel(), minlength=n * d).reshape(d, n).max(axis=1)
     n_known = np.maximum(n - np.isnan(x).sum(axis=0), 1)
-    return np.asarray(np.minimum((n_known - longest + 1.0) / n_known, 1.0))
+    return share_without(longest, n_known, run[n_known - 1, np.arange(d)] == 1)
+
+
+def share_without(longest: Ints, n_known: Ints, two_valued: Bools) -> Floats:
+    """The same, from how often each feature has its most common value, and any."""
+    other = n_known - longest
+    share = np.minimum((other + 1.0) / n_known, 1.0)
+    return np.where(two_valued & (np.minimum(other, longest) >= MIN_JUDGED_EVENTS), 1.0, share)
 
 
 def varied_share_sparse(x: Rows) -> Floats:
@@ -165,9 +192,11 @@ def varied_share_sparse(x: Rows) -> Floats:
     order = np.lexsort((value, column))
     column, value = column[order], value[order]
     starts = np.flatnonzero(np.r_[True, (np.diff(column) != 0) | (np.diff(value) != 0)][: len(value)])
-    longest = n - np.bincount(column, minlength=d)
+    zeros = n - np.bincount(column, minlength=d)
+    longest = zeros.copy()
     np.maximum.at(longest, column[starts], np.diff(np.r_[starts, len(value)]))
-    return np.asarray(np.minimum((n - longest + 1.0) / n, 1.0))
+    values = np.bincount(column[starts], minlength=d) + (zeros > 0)
+    return share_without(longest, np.full(d, n), values == 2)
 
 
 def principal(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from streamclust._kernels.sketch import project_cells, project_rows
 from streamclust._kernels.types import Bools, Floats
 from streamclust.late import gammaincinv, issparse
 from streamclust.moments import Moments
+from streamclust.sketch.compressing import Compression, Rows, is_same
 
 INSIDE_SHARE = 0.9999
 """A residual is outside if it is longer than this share of the residuals of the events the map was learnt from."""
@@ -20,9 +20,6 @@ INSIDE_SHARE = 0.9999
 LEFT_ERRORS, LEFT_GROWTH = 6.0, 0.25
 """Events have left a sketch if their mean squared residual is above its level by so many standard errors (chance: once
 in a billion), and by so much of the level."""
-
-Rows = Any
-"""Dense rows (an array), NaN where a value is missing; or sparse rows (a csr_array), whose absent values are 0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +33,7 @@ class Sketch:
     level        mean of the squared length of what the directions leave out of an event (the residual)
     spread       standard deviation of that
     unit         events are divided by their length first, so that they are compared by angle
+    compression  features that are compressed first, all else being about their compressed values; None: none is
     """
 
     centre: Floats
@@ -45,6 +43,7 @@ class Sketch:
     level: float = 0.0
     spread: float = 0.0
     unit: bool = False
+    compression: Compression | None = None
 
     @property
     def n_features(self) -> int:
@@ -64,6 +63,7 @@ class Sketch:
 
     def measure(self, rows: Rows) -> tuple[Floats, Floats]:
         """The coordinates of events, and the squared length of what they leave out of each."""
+        rows = rows if self.compression is None else self.compression.of(rows)
         z, squares = np.empty((rows.shape[0], self.n_directions)), np.empty(rows.shape[0])
         centre, inverse, unit, outer = self.centre, self._inverse, self.unit, self._outer
         if issparse(rows):
@@ -125,8 +125,12 @@ class Sketch:
     # ---------------------------------------------------------------- back
 
     def expand(self, coordinates: Floats) -> Floats:
-        """The events (rows, D) that have these coordinates and no residual; of unit length only about, if `unit`."""
-        return np.asarray(self.centre + coordinates @ self.directions.T * self.scale)
+        """The events (rows, D) that have these coordinates and no residual; of unit length only about, if `unit`.
+
+        Compressed features are told by a multiple of their compressed values that is right on average.
+        """
+        x = np.asarray(self.centre + coordinates @ self.directions.T * self.scale)
+        return x if self.compression is None else x * self.compression.gain
 
     def expand_moments(self, rows: Moments) -> Moments:
         """Moments in the events' own features: means, and the variance of each with its part of the residual."""
@@ -140,6 +144,8 @@ class Sketch:
         else:
             within = (rows.scatter / self.n_directions)[:, None] * (self.directions**2).sum(axis=1)
         scatter = (within + rows.weight[:, None] * self.noise) * self.scale**2
+        if self.compression is not None:
+            scatter = scatter * self.compression.stretch**2
         return Moments(rows.weight, self.expand(rows.mean), scatter, "diagonal")
 
     # ---------------------------------------------------------------- comparing
@@ -149,6 +155,7 @@ class Sketch:
         return other is self or (
             other is not None
             and self.unit == other.unit
+            and is_same(self.compression, other.compression)
             and all(
                 np.array_equal(getattr(self, name), getattr(other, name))
                 for name in ("centre", "scale", "directions")
@@ -187,6 +194,8 @@ def check_sketch(sketch: Sketch) -> None:
         raise ValueError(f"not a sketch: centre {d}, scale {sketch.scale.shape}, directions {shape}")
     arrays = sketch.centre, sketch.scale, sketch.directions, sketch.noise
     numbers = sketch.level, sketch.spread
+    if sketch.compression is not None and any(a.shape != d or not (a >= 0).all() for a in sketch.compression):
+        raise ValueError("not a sketch: its compression is of other features, or has negative numbers")
     if (
         not all(np.isfinite(a).all() for a in arrays)
         or not (sketch.scale > 0).all()

@@ -13,6 +13,8 @@ from playwright.sync_api import sync_playwright
 
 from streamclust import StreamClusterer
 from streamclust_connectors.cli.scene import Paced, Scene
+from streamclust_connectors.decode import Decoder
+from streamclust_connectors.fields import Fields
 from streamclust_connectors.http.server import serving
 from streamclust_connectors.service import Policy, Service
 from streamclust_connectors.settings import load
@@ -58,10 +60,10 @@ def served(source):
 
 
 @contextmanager
-def started(source, clusterer):
+def started(source, clusterer, decoder=None):
     """The same with a clusterer of one's own; address and service."""
     policy = Policy(poll=0.05, stop_at_end=False)
-    service = Service(source, LinesSink(channels=()), clusterer, policy=policy)
+    service = Service(source, LinesSink(channels=()), clusterer, decoder=decoder, policy=policy)
     settings = load(overrides={"source": {"kind": "synthetic"}, "http": {"port": 0}})
     loop = threading.Thread(target=service.run)
     with serving(service, settings) as url:
@@ -102,6 +104,21 @@ def told():
         past = lineage.born(600, 1, 20.0)
         lineage.retire(700, 2, past, 20.0)
         yield url, past
+
+
+@pytest.fixture(scope="module")
+def embedded():
+    """A service of embeddings, 384 numbers in a field of each event, of six topics."""
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(6, 384))
+    rows = centres[rng.integers(6, size=3000)] + 0.4 * rng.normal(size=(3000, 384))
+    events = [
+        json.dumps({"id": i, "embedding": row}).encode() for i, row in enumerate(rows.round(4).tolist())
+    ]
+    source, decoder = MemorySource({("events", 0): events}, endless=True), Decoder(Fields(vector="embedding"))
+    with started(source, StreamClusterer(scale="unit"), decoder) as (url, service):
+        until(lambda: service.clusterer.n_seen == 3000)
+        yield url
 
 
 @pytest.fixture

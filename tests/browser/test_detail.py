@@ -213,3 +213,26 @@ def test_no_panel_of_the_first_row_is_half_empty(visit, told):  # noqa: F811
     found = page.evaluate(blank)
     assert len(found) == 3
     assert max(found) < 0.15
+
+
+@pytest.mark.parametrize("width", [1300, 400])
+def test_embeddings_are_shown_by_principal_axes_and_a_few_features(visit, embedded, width):  # noqa: F811
+    page = visit(embedded, width=width)  # noqa: F811
+    drawn(page)
+    expect(page.locator("#clusters tbody tr")).to_have_count(6)
+    assert "384 features" in page.locator("header").inner_text()
+    assert page.locator("#view-x option").count() == 385  # principal axes, and each feature
+    assert page.evaluate("document.getElementById('view').layout.xaxis.title.text") == "principal axis 1"
+    page.get_by_role("button", name="Take a snapshot").click()
+    expect(page.locator("#hierarchy .main-svg").first).to_be_visible()
+    page.locator("#clusters tbody tr").first.click()
+    expect(page.locator("#detail-body")).to_be_visible()
+    rows = page.locator("#detail-features tr")
+    expect(rows).to_have_count(8)
+    page.get_by_label("all 384 features").check()
+    expect(rows).to_have_count(384)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    beyond = """() => [...document.querySelectorAll("main *, #detail *")]
+      .filter((e) => e.checkVisibility() && !e.closest(".quiet") && e.getBoundingClientRect().right > innerWidth + 1)
+      .map((e) => e.outerHTML.slice(0, 80))"""
+    assert page.evaluate(beyond) == []

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from streamclust import StreamClusterer
 from streamclust_connectors.decode import Decoder, Fields, Message
 
 
@@ -158,3 +159,17 @@ def test_embeddings_are_arrays_or_base64():
         assert reasons[6] == "a vector of 2 numbers, the first had 3"
         assert reasons[7] == "a vector of 4 numbers, the first had 3"  # with all of its message
         assert sorted(reasons) == [2, 3, 4, 6, 7, 8]
+
+
+def test_bytes_that_are_no_numbers_are_refused():
+    fields = Fields(vector="embedding")
+    packed = [np.array([1.0, bad, -0.5], dtype="<f4").tobytes() for bad in (2.0, np.nan, np.inf)]
+    found = read(
+        *(json.dumps({"embedding": base64.b64encode(each).decode()}).encode() for each in packed),
+        fields=fields,
+    )
+    (failure,) = found.failures
+    assert (failure.record.offset, "is NaN" in failure.reason) == (1, True)
+    fine, infinite = StreamClusterer().refusals(found.vectors)
+    assert fine is None
+    assert "finite" in infinite

@@ -181,3 +181,17 @@ def test_weights_add_up_to_what_was_learnt(seed, half_life, weighted, distance):
         assert sum(cluster.weight for cluster in clusters) == pytest.approx(learnt, rel=1e-9)
         assert sum(cluster.share for cluster in clusters) == pytest.approx(1.0)
         assert all(cluster.weight > 0 for cluster in clusters)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_cluster_of_two_percent_that_appears_is_born_soon(seed):
+    """Of its first events a few are watched: they must not pass for the usual share of events outside all clusters."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(scale=8.0, size=(11, 8))
+    known, late = np.append(np.full(10, 0.1), 0.0), np.append(np.full(10, 0.098), 0.02)
+    model = StreamClusterer(background=False)
+    model.learn_many(centres[rng.choice(11, size=20_000, p=known)] + rng.normal(size=(20_000, 8)))
+    before = set(model.lineage.born_at)
+    model.learn_many(centres[rng.choice(11, size=5000, p=late)] + rng.normal(size=(5000, 8)))
+    (cluster,) = set(model.predict_many(centres[10:] + rng.normal(size=(1, 8))).tolist())
+    assert cluster not in before

@@ -514,3 +514,110 @@ def test_sparse_rows_are_the_same_events_as_mappings():
     few.settle()
     assert few.n_seen == 1500
     assert few.sketch is None
+
+
+def long_tails(n, k=4, d=100, seed=0):
+    """Events whose entries are mostly 0 and else log-normal, and the cluster of each, which has columns of its own."""
+    rng = np.random.default_rng(seed)
+    of = rng.integers(k, size=n)
+    mine = rng.integers(2 * k, size=d) == of[:, None]
+    value = np.exp(rng.normal(size=(n, d)) + mine) * 10.0 ** rng.integers(-3, 4, size=d)
+    return np.where(rng.random((n, d)) < np.where(mine, 0.7, 0.15), value, 0.0), of
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_clusters_of_long_tails_and_zeros_are_found(kind):
+    rows, of = long_tails(5000)
+    events = csr_array(rows) if kind == "sparse" else rows
+    whole, parts = StreamClusterer(missing="zero"), StreamClusterer(missing="zero")
+    whole.learn_many(events)
+    for first, last in ((0, 500), (500, 1300), (1300, 5000)):
+        parts.learn_many(events[first:last])
+        parts = StreamClusterer.from_state(decode(state(parts)))
+    assert state(whole) == state(parts)
+    whole.settle()
+    assert adjusted_rand_score(of, whole.predict_many(events).astype(int)) > 0.9
+    assert whole.n_clusters <= 6
+    total = sum(cluster.weight for cluster in whole.clusters)
+    mean = sum(np.array(list(c.mean.values())) * c.weight for c in whole.clusters) / total
+    np.testing.assert_allclose(mean, rows.mean(axis=0), rtol=0.6)  # as of the first 1,024
+
+
+def test_clusters_of_one_hot_columns_are_found():
+    rng = np.random.default_rng(0)
+    of = rng.integers(3, size=4000)
+    chances = rng.dirichlet(np.full(8, 0.5), size=(3, 12)).cumsum(axis=2)
+    level = (rng.random((4000, 12, 1)) > chances[of]).sum(axis=2).clip(0, 7)
+    rows = np.eye(8)[level].reshape(4000, 96)
+    model = StreamClusterer()
+    model.learn_many(rows)
+    model.settle()
+    assert adjusted_rand_score(of, model.predict_many(rows).astype(int)) > 0.9
+
+
+@pytest.mark.parametrize("scale", ["deviation", "unit"])
+@pytest.mark.parametrize("n", [1, 2, 5, 50])
+def test_fewer_events_than_features_are_a_cluster(n, scale):
+    model = StreamClusterer(scale=scale)
+    rows = np.random.default_rng(n).normal(size=(n, 384))
+    model.learn_many(rows)
+    assert model.predict_many(rows).tolist() == [0] * n
+    model.settle()
+    assert (model.n_seen, model.n_refused, model.n_clusters) == (n, 0, 1)
+    assert model.predict_many(rows).tolist() == [0] * n
+    assert np.isfinite(model.score_many(rows)).all()
+    np.testing.assert_allclose(list(model.clusters[0].mean.values()), model.sketch.centre, atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", ["deviation", "unit"])
+def test_equal_events_are_one_cluster(scale):
+    model = StreamClusterer(scale=scale)
+    model.learn_many(np.full((3000, D), 0.3))
+    model.settle()
+    model.learn_many(np.full((10, D), 0.3))
+    assert (model.n_seen, model.n_refused, model.n_clusters) == (3010, 0, 1)
+    assert model.predict_many(ROWS[:3]).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("at", [5, 1200])
+def test_bad_rows_are_refused_before_and_after_directions_are_learnt(at):
+    rows = ROWS[:1300].copy()
+    for bad, scale in ((0.0, "unit"), (np.nan, "deviation"), (np.inf, "deviation")):
+        rows[at] = bad
+        for kind in (np.float64, np.float32, np.float16):
+            model = StreamClusterer(scale=scale)
+            with pytest.warns(RefusedEvents):
+                model.learn_many(rows.astype(kind))
+            assert (model.n_seen, model.n_refused) == (1299, 1)
+            assert model.n_clusters == 4
+    rows[at] = ROWS[at]
+    rows[at, 3] = np.nan  # one missing value is none of an event's fault
+    model = StreamClusterer()
+    model.learn_many(rows)
+    assert (model.n_seen, model.n_refused) == (1300, 0)
+    text = StreamClusterer()
+    with pytest.warns(RefusedEvents):
+        text.learn_many(rows.astype(str))
+    assert (text.n_seen, text.n_refused) == (0, 1300)
+
+
+@pytest.mark.parametrize("n", [500, 1500])
+def test_vectors_of_changing_length(n):
+    model = StreamClusterer()
+    model.learn_many(ROWS[:n])
+    for width in (D - 10, D + 10):
+        with pytest.raises(ValueError, match="80 features"):
+            model.learn_many(np.ones((5, width)))
+    assert model.n_seen == n
+    mappings = [dict(enumerate(row)) for row in np.pad(ROWS[n : n + 20], ((0, 0), (0, 10))).tolist()]
+    model.learn_many(
+        [{k: v for k, v in event.items() if k < 70} for event in mappings[:10]]
+    )  # some are missing
+    model.learn_many(mappings[10:])  # others are new
+    model.learn_many([dict(enumerate(row)) for row in ROWS[n + 20 : 2600].tolist()])
+    model.settle()
+    assert (model.n_seen, model.n_refused, model.sketch.n_features) == (2600, 0, D + 10 * (n < FIRST_EVENTS))
+    assert (
+        adjusted_rand_score(OF, model.predict_many([dict(enumerate(r)) for r in ROWS.tolist()]).astype(int))
+        == 1
+    )
