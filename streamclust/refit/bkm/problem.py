@@ -7,11 +7,13 @@ from functools import cached_property
 
 import numpy as np
 
+from streamclust._kernels.engine.assign import assign_points
 from streamclust._kernels.moments import group_rows
 from streamclust._kernels.refit.bkm import quadratic_costs
 from streamclust._kernels.types import Floats, Ints
 from streamclust.families import AnyFamily, Finite, Gaussian, Mixture
 from streamclust.families.base import as_rows
+from streamclust.families.cost_form import Quadratic
 from streamclust.families.gaussian import NormalWishart, row_cost
 from streamclust.families.learners import AnyLearner
 from streamclust.moments import Moments, scatter_width
@@ -149,6 +151,17 @@ class Problem:
             return quadratic_costs(self.columns, self.rows.weight, posterior.mean, W, half_eta, constant)
         cost = self.family.labelling_cost(posterior, self.rows)
         return np.ascontiguousarray(row_cost(self.rows.weight, -mixing, cost).T)
+
+    def nearest(self, clusters: Moments) -> Ints:
+        """The cheapest cluster of each row, the first of equals."""
+        if not (self.quadratic and self.rows.kind == "none"):
+            return np.asarray(self.costs(clusters).argmin(axis=0))
+        form = self.family.cost_form(self.family.posterior(clusters), self.mixture.mixing(clusters.weight))
+        assert isinstance(form, Quadratic)
+        points, *arrays = (np.ascontiguousarray(part, dtype=float) for part in (self.rows.mean, *form))
+        labels, cost, distance = np.empty(len(points), dtype=np.int64), *np.empty((2, len(points)))
+        assign_points(points, *arrays, labels, cost, distance)
+        return labels
 
     def descend(self, clusters: Moments) -> Ownership | None:
         """The cheapest cluster of each row, by a descent of the tree.
