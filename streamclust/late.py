@@ -47,6 +47,8 @@ eigvalsh_tridiagonal = late("scipy.linalg", "eigvalsh_tridiagonal")
 dormqr = late("scipy.linalg.lapack", "dormqr")
 dsytrd = late("scipy.linalg.lapack", "dsytrd")
 
+threadpool_limits = late("threadpoolctl", "threadpool_limits")
+
 csr_array = late("scipy.sparse", "csr_array")
 diags_array = late("scipy.sparse", "diags_array")
 vstack = late("scipy.sparse", "vstack")

@@ -1,57 +1,35 @@
-"""BLAS has one thread while this package computes, and as many as before afterwards."""
-
-from threading import Barrier, Thread
+"""Products of matrices in pieces that BLAS does not share among threads."""
 
 import numpy as np
 import pytest
-import scipy.linalg  # noqa: F401  # which has a BLAS of its own
-from threadpoolctl import threadpool_info
 
-from streamclust.blas import one_thread
-from streamclust.engine import refits
-from streamclust.engine.flow import Engine
+from streamclust.blas import UNSHARED_PRODUCTS, product, weighted_sum
 
 
-def threads():
-    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+@pytest.mark.parametrize(
+    ("rows", "inner", "columns"), [(0, 3, 2), (5, 0, 4), (1, 1, 1), (3000, 16, 40), (3, 600, 600)]
+)
+def test_a_product_in_pieces_is_the_product(rows, inner, columns):
+    a, b = (
+        np.random.default_rng(0).normal(size=(rows, inner)),
+        np.random.default_rng(1).normal(size=(inner, columns)),
+    )
+    np.testing.assert_allclose(product(a, b), a @ b, atol=1e-9)
+    np.testing.assert_allclose(product(a, np.asfortranarray(b)), a @ b, atol=1e-9)
 
 
-BEFORE = threads()
-"""As many as there are cores, unless the environment says otherwise."""
+def test_no_piece_is_shared(monkeypatch):
+    sizes = []
+    matmul = np.matmul
+    monkeypatch.setattr(
+        np, "matmul", lambda a, b, out: sizes.append(a.size * b.shape[1]) or matmul(a, b, out=out)
+    )
+    product(np.ones((5000, 16)), np.ones((16, 120)))
+    assert len(sizes) > 1
+    assert max(sizes) <= UNSHARED_PRODUCTS
 
 
-def test_there_are_as_many_threads_afterwards_whoever_leaves_first():
-    """Refits beside each other: the first to enter is the first to leave."""
-    entered, left, within = Barrier(2), Barrier(2), []
-
-    def first():
-        with one_thread():
-            entered.wait()
-        left.wait()
-
-    other = Thread(target=first)
-    other.start()
-    with one_thread():
-        entered.wait()
-        left.wait()
-        within += threads()
-    other.join()
-    assert set(within) == {1}
-    assert threads() == BEFORE
-
-
-def test_a_refit_has_one_thread(monkeypatch):
-    seen = []
-    find = refits.find
-    monkeypatch.setattr(refits, "find", lambda work: seen.extend(threads()) or find(work))
-    engine = Engine(2)
-    engine.learn(np.random.default_rng(0).normal(size=(200, 2)))
-    engine.settle()
-    assert set(seen) == {1}
-    assert threads() == BEFORE
-
-
-def test_there_are_as_many_threads_after_an_error():
-    with pytest.raises(ZeroDivisionError), one_thread():
-        raise ZeroDivisionError
-    assert threads() == BEFORE
+def test_a_weighted_sum_is_that_of_the_rows():
+    rng = np.random.default_rng(0)
+    weight, rows = rng.uniform(size=70), rng.normal(size=(70, 9))
+    np.testing.assert_allclose(weighted_sum(weight, rows), weight @ rows)

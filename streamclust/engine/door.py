@@ -10,7 +10,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
-from streamclust.blas import one_thread
 from streamclust.engine.flow import Engine
 from streamclust.engine.incomplete import Row, width_of, widths, with_width
 from streamclust.engine.watch import chosen_of
@@ -294,12 +293,9 @@ class Door:
                 self._enter(self.sketch)
                 return
             past = self.engine.shards.merged_tree().total
-            with one_thread():
-                sketch = relearn_sketch(self.sketch, past, self._whole(rows), self._weights(), most)
-            self._enter(sketch)
+            self._enter(relearn_sketch(self.sketch, past, self._whole(rows), self._weights(), most))
         elif rows.shape[1] > self._most:
-            with one_thread():
-                sketch = learn_sketch(rows, self._weights(), most, self.unit)
+            sketch = learn_sketch(rows, self._weights(), most, self.unit)
             del rows  # copies of those that wait
             self._enter(sketch)
         elif self.unit:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
-from streamclust.blas import one_thread
 from streamclust.engine.births import MIN_BIRTH_EVENTS
 from streamclust.engine.dp_means import refit_dp_means
 from streamclust.engine.model import NOWHERE, Model, Result, chosen, joined, weighing
@@ -94,8 +93,7 @@ class Refit:
 
     def _run(self, work: Work) -> None:
         try:
-            with one_thread():
-                self._found = find(work)
+            self._found = find(work)
         except BaseException as error:  # handed to whoever waits for the result
             self._error = error
 

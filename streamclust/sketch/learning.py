@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from streamclust._kernels.types import Floats
-from streamclust.late import csr_array, diags_array, eigh, issparse
+from streamclust.late import csr_array, diags_array, eigh, issparse, threadpool_limits
 from streamclust.moments import Moments
 from streamclust.sketch.sketch import Rows, Sketch
 from streamclust.sketch.spectrum import spectrum
@@ -202,8 +202,10 @@ def principal(
     else:
         y = scaled(x, centre, scale)
         y *= root[:, None]
-        gram = y.T @ y if d <= n else y @ y.T
-    variance, kept = spectrum(gram, min(len(gram), most or len(gram)))
+        with threadpool_limits(1, user_api="blas"):
+            gram = y.T @ y if d <= n else y @ y.T
+    with threadpool_limits(1, user_api="blas"):  # others would mostly wait, busily
+        variance, kept = spectrum(gram, min(len(gram), most or len(gram)))
     variance = variance[: max(1, n - 1)]
     if not variance[0] > 0.0:  # all events are equal: any direction does
         return np.zeros(1), np.eye(d, 1)
