@@ -42,6 +42,12 @@ logsumexp = late("scipy.special", "logsumexp")
 xlogy = late("scipy.special", "xlogy")
 
 eigh = late("scipy.linalg", "eigh")
+eigh_tridiagonal = late("scipy.linalg", "eigh_tridiagonal")
+eigvalsh_tridiagonal = late("scipy.linalg", "eigvalsh_tridiagonal")
+dormqr = late("scipy.linalg.lapack", "dormqr")
+dsytrd = late("scipy.linalg.lapack", "dsytrd")
+
+threadpool_limits = late("threadpoolctl", "threadpool_limits")
 
 csr_array = late("scipy.sparse", "csr_array")
 diags_array = late("scipy.sparse", "diags_array")

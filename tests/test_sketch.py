@@ -9,6 +9,7 @@ from scipy.sparse import csr_array
 from streamclust.moments import Moments
 from streamclust.sketch import CoordinateMap, Sketch, check_sketch, identity, learn_sketch, relearn_sketch
 from streamclust.sketch.learning import n_directions, noise_edge, principal, shares, units
+from streamclust.sketch.spectrum import spectrum
 from streamclust.tree import SummaryTree
 from tests.naive import sketch as naive
 
@@ -93,6 +94,19 @@ def test_variances_are_those_of_the_slow_twin(n, d):
         expected = naive.variances(rows, weight)[: len(variance)]
         np.testing.assert_allclose(variance, expected, rtol=1e-6, atol=1e-9 * expected[0])
         np.testing.assert_allclose(directions.T @ directions, np.eye(len(variance)), atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("n", "rank", "most"), [(1, 1, 1), (2, 2, 1), (3, 1, 3), (70, 70, 5), (70, 9, 16), (200, 4, 200)]
+)
+def test_the_spectrum_is_that_of_numpy(n, rank, most):
+    """Also where most eigenvalues are 0, so that their vectors may be any."""
+    x = np.random.default_rng(n).normal(size=(n, rank))
+    matrix = x @ x.T
+    values, vectors = spectrum(matrix, most)
+    np.testing.assert_allclose(values, np.linalg.eigvalsh(matrix)[::-1], atol=1e-9 * values[0])
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(most), atol=1e-9)
+    np.testing.assert_allclose(matrix @ vectors, values[:most] * vectors, atol=1e-8 * values[0])
 
 
 def test_directions_are_those_above_the_noise():

@@ -13,16 +13,46 @@ def block_distances(
 ) -> None:
     """out[b] = ‖W (x - mean)‖² for the points start..start+size, W lower triangular; y, z are scratch."""
     d = len(mean)
-    for j in range(d):
+    for b in range(size):
+        out[b] = 0.0
+    for i in range(0, d, 4):
+        add_coordinates(columns, start, size, mean, W, i, y, z, out)
+
+
+@fused_part
+def block_distances_within(
+    columns: Floats, start: int, size: int, mean: Floats, W: Floats, most: Floats, y: Floats, z: Floats, out: Floats
+) -> bool:  # fmt: skip
+    """The same, given up once every point is farther than its `most`: then False, and `out` are lower bounds."""
+    d = len(mean)
+    for b in range(size):
+        out[b] = 0.0
+    for i in range(0, d, 4):
+        add_coordinates(columns, start, size, mean, W, i, y, z, out)
+        if i + 4 < d:
+            beyond = 0
+            for b in range(size):
+                beyond += out[b] > most[b]
+            if beyond == size:
+                return False
+    return True
+
+
+@fused_part
+def add_coordinates(
+    columns: Floats, start: int, size: int, mean: Floats, W: Floats, i: int, y: Floats, z: Floats, out: Floats
+) -> None:  # fmt: skip
+    """Add the squares of the coordinates i to i+3 of W (x - mean), or of those there are; y has x - mean before i.
+
+    Four coordinates and four terms at once: each y read serves four sums, each sum is written once in four.
+    """
+    d = len(mean)
+    for j in range(i, min(i + 4, d)):
         x, here, m = columns[j, start : start + size], y[j], mean[j]
         for b in range(size):
             here[b] = x[b] - m
-    for b in range(size):
-        out[b] = 0.0
-    # Four coordinates and four terms at once: each y read serves four sums, each sum is written once in four.
     z0, z1, z2, z3 = z[0], z[1], z[2], z[3]
-    i = 0
-    while i + 3 < d:
+    if i + 3 < d:
         for b in range(size):
             z0[b], z1[b], z2[b], z3[b] = 0.0, 0.0, 0.0, 0.0
         for j in range(0, i + 4, 4):  # beyond the diagonal W is 0
@@ -39,14 +69,13 @@ def block_distances(
                 z3[b] += d0 * p + d1 * q + d2 * r + d3 * s
         for b in range(size):
             out[b] += z0[b] * z0[b] + z1[b] * z1[b] + z2[b] * z2[b] + z3[b] * z3[b]
-        i += 4
-    while i < d:
+        return
+    for k in range(i, d):
         for b in range(size):
             z0[b] = 0.0
-        for j in range(i + 1):
-            w, here = W[i, j], y[j]
+        for j in range(k + 1):
+            w, here = W[k, j], y[j]
             for b in range(size):
                 z0[b] += w * here[b]
         for b in range(size):
             out[b] += z0[b] * z0[b]
-        i += 1

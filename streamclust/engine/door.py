@@ -285,7 +285,7 @@ class Door:
         if self.stage != "waiting" or not self.waiting or self._is_given_sketches:
             return
         rows, most = (
-            stacked_rows([block.rows for block in self.waiting]),
+            under_each_other([block.rows for block in self.waiting]),
             self.max_directions or MAX_DIRECTIONS,
         )
         if self.sketch is not None:
@@ -295,7 +295,9 @@ class Door:
             past = self.engine.shards.merged_tree().total
             self._enter(relearn_sketch(self.sketch, past, self._whole(rows), self._weights(), most))
         elif rows.shape[1] > self._most:
-            self._enter(learn_sketch(rows, self._weights(), most, self.unit))
+            sketch = learn_sketch(rows, self._weights(), most, self.unit)
+            del rows  # copies of those that wait
+            self._enter(sketch)
         elif self.unit:
             self._enter(identity(rows.shape[1], unit=True))
         else:
@@ -328,6 +330,7 @@ class Door:
 
     def _let_in(self) -> None:
         """Learn the events that waited, in the order in which they came."""
+        self.engine.n_waited = self.n_waiting
         waiting, self.waiting = self.waiting, []
         for block in waiting:
             self.learn(*block)
@@ -434,13 +437,18 @@ def sparse_rows(rows: Sequence[Row]) -> Rows:
 
 
 def stacked_rows(parts: Sequence[Rows]) -> Rows:
-    """Rows under each other, as wide as the widest; sparse if any is."""
+    """Rows under each other in double precision, as wide as the widest; sparse if any is."""
+    return under_each_other(parts).astype(float, copy=False)
+
+
+def under_each_other(parts: Sequence[Rows]) -> Rows:
+    """The same in the precision they have."""
     if not parts:
         return np.empty((0, 0))
     width = max(part.shape[1] for part in parts)
     if not any(issparse(part) for part in parts):
-        return np.concatenate([with_width(part, width) for part in parts]).astype(float)
+        return np.concatenate([with_width(part, width) for part in parts])
     sparse = [csr_array(part) for part in parts]
     for part in sparse:
         part.resize(part.shape[0], width)
-    return csr_array(vstack(sparse)).astype(float)
+    return csr_array(vstack(sparse))

@@ -71,6 +71,8 @@ class Engine(Looking):
         self.pending_refit: Refit | None = None
         self.led = False
         """Whether models come from elsewhere (`follow`): then nothing is refitted here."""
+        self.n_waited = 0
+        """How many events waited for a sketch. Nobody sees a model of fewer, so the first refit comes after them."""
         self.strays_searched = 0
         self._components: tuple[tuple[int, int], Moments] | None = None
         self._calibration: tuple[tuple[int, int], Floats, Floats] | None = None
@@ -314,6 +316,8 @@ class Engine(Looking):
         before, looks = self.model, self.n_seen >= self.next_look
         if self.pending_refit is not None and self.n_seen >= self.pending_refit.due:
             self._publish(self.pending_refit)
+        if self.n_refits == 0 and self.n_seen >= self.next_refit:  # one cluster of all is nothing to look by
+            self._start_refit()
         if looks:
             self._look()
         if self.n_seen >= self.next_refit:
@@ -331,7 +335,9 @@ class Engine(Looking):
         s, first = self.settings, self.model is None
         evidence = float(tree.total.weight[0])
         self.last_refit = self.n_seen
-        warmup = schedule.first_refit(self.n_features) if s.warmup is None else s.warmup
+        warmup = s.warmup
+        if warmup is None:
+            warmup = max(schedule.first_refit(self.n_features), self.n_waited)
         n_clusters = 1 if self.model is None else len(self.model.ids)
         quiet = schedule.quiet(self.n_seen, n_clusters, self.ids_changed)
         enough = schedule.FULL_SAMPLE * tree.sample_capacity

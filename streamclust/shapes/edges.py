@@ -15,6 +15,7 @@ import numpy as np
 from streamclust._kernels.shapes.heights import judge_edges
 from streamclust._kernels.shapes.line import best_two
 from streamclust._kernels.types import Floats, Ints
+from streamclust.blas import weighted_sum
 from streamclust.families.linalg import cholesky, log_determinant, whitener
 from streamclust.late import betaincinv
 from streamclust.moments import Moments
@@ -60,9 +61,9 @@ class Standardised(NamedTuple):
     def of(cls, components: Moments, points: Floats, weight: Floats) -> Standardised:
         """With full covariances, whatever form they are kept in, and a ridge."""
         share = weight / weight.sum()
-        middle = share @ (points - points[0]) + points[0]
+        middle = weighted_sum(share, points - points[0]) + points[0]
         centred = points - middle
-        deviation = np.sqrt(share @ centred**2)
+        deviation = np.sqrt(weighted_sum(share, centred**2))
         deviation = np.where(deviation > 0, deviation, 1.0)
         d = len(middle)
         kept = components.covariance

@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamclust._kernels.types import Floats
+from streamclust.blas import weighted_sum
 
 MAX_ATOMS = 100
 """Heights that the distribution may have: those measured or, of more edges, so many quantiles of them."""
@@ -36,7 +37,7 @@ def expected_heights(height: Floats, error: Floats) -> Floats:
     likelihood = np.exp(log - log.max(axis=1, keepdims=True))
     share = np.full(len(atoms), 1.0 / len(atoms))
     for _ in range(EM_STEPS):
-        share *= (1.0 / (likelihood @ share)) @ likelihood / len(h)
+        share *= weighted_sum(1.0 / weighted_sum(share, likelihood.T), likelihood) / len(h)
     expected = height.copy()
-    expected[known] = likelihood @ (share * atoms) / (likelihood @ share)
+    expected[known] = weighted_sum(share * atoms, likelihood.T) / weighted_sum(share, likelihood.T)
     return expected

@@ -8,10 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
-from streamclust.late import csr_array, diags_array, eigh, issparse
+from streamclust.late import csr_array, diags_array, eigh, issparse, threadpool_limits
 from streamclust.moments import Moments
 from streamclust.sketch.compressing import Compression, Rows, learn_compression
 from streamclust.sketch.sketch import Sketch
+from streamclust.sketch.spectrum import spectrum
 
 MAX_DIRECTIONS = 16
 """Directions of a sketch, at most, unless told: the cost of learning grows with their square."""
@@ -104,7 +105,15 @@ def second_moments(x: Rows, share: Floats, centre: Floats, scale: Floats) -> Flo
     if issparse(x):
         squares = np.asarray(share @ x.multiply(x)) - 2.0 * centre * np.asarray(share @ x) + centre**2
         return np.asarray(squares / scale**2)
-    return np.asarray(share @ np.nan_to_num((x - centre) / scale) ** 2)
+    y = scaled(x, centre, scale)
+    return np.asarray(share @ np.square(y, out=y))
+
+
+def scaled(x: Floats, centre: Floats, scale: Floats) -> Floats:
+    """Rows as deviations from the centre in the features' units, 0 where a value is missing; one copy of them."""
+    y = np.subtract(x, centre, dtype=float)
+    y /= scale
+    return np.nan_to_num(y, copy=False)
 
 
 def shares(n: int, weight: Floats | None) -> Floats:
@@ -116,7 +125,7 @@ def compared(rows: Rows, unit: bool, compression: Compression | None) -> Rows:
     """Events as they are compared: on the sphere, or compressed."""
     if unit:
         return on_sphere(rows)
-    return rows if compression is None else compression.of(rows)
+    return rows.astype(float, copy=False) if compression is None else compression.of(rows)
 
 
 def on_sphere(rows: Rows) -> Rows:
@@ -124,7 +133,10 @@ def on_sphere(rows: Rows) -> Rows:
     if issparse(rows):
         length = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1), dtype=float)).ravel()
         return csr_array(diags_array(1.0 / np.where(length > 0, length, 1.0)) @ rows)
-    length = np.sqrt(np.nansum(np.square(rows, dtype=float), axis=1))
+    squares = np.einsum("ij,ij->i", rows, rows, dtype=float)
+    if np.isnan(squares).any():
+        squares = np.nansum(np.square(rows, dtype=float), axis=1)
+    length = np.sqrt(squares)
     return np.asarray(rows / np.where(length > 0, length, 1.0)[:, None], dtype=float)
 
 
@@ -145,9 +157,12 @@ def units(
         mass = np.maximum(share @ known, np.finfo(float).tiny)
         # Taken from the first value: far from the origin a mean of all would lose digits.
         first = np.nan_to_num(x[known.argmax(axis=0), np.arange(x.shape[1])]).astype(float)
-        gaps = np.where(known, x - first, 0.0)
+        gaps = np.subtract(x, first, dtype=float)
+        np.copyto(gaps, 0.0, where=~known)
         shift = share @ gaps / mass
-        variance = share @ np.where(known, gaps - shift, 0.0) ** 2 / mass
+        gaps -= shift
+        np.copyto(gaps, 0.0, where=~known)
+        variance = share @ np.square(gaps, out=gaps) / mass
         centre = first + shift
     if unit:
         return centre, np.ones(len(centre))
@@ -214,15 +229,17 @@ def principal(
         gram = np.asarray((y @ y.T).todense()) - np.outer(along, root) - np.outer(root, along)
         gram += np.outer(root, root) * float(base @ base)
     else:
-        y = np.nan_to_num((x - centre) / scale) * root[:, None]
-        gram = y.T @ y if d <= n else y @ y.T
-    variance = eigh(gram, eigvals_only=True)[::-1][: max(1, n - 1)]
+        y = scaled(x, centre, scale)
+        y *= root[:, None]
+        with threadpool_limits(1, user_api="blas"):
+            gram = y.T @ y if d <= n else y @ y.T
+    with threadpool_limits(1, user_api="blas"):  # others would mostly wait, busily
+        variance, kept = spectrum(gram, min(len(gram), most or len(gram)))
+    variance = variance[: max(1, n - 1)]
     if not variance[0] > 0.0:  # all events are equal: any direction does
         return np.zeros(1), np.eye(d, 1)
     variance = variance[variance > 1e-12 * variance[0]]
-    # apart from the variances: those of all, and the directions of a few, cost less than those of all
-    n_kept = min(len(variance), most or len(variance))
-    kept = eigh(gram, subset_by_index=(len(gram) - n_kept, len(gram) - 1))[1][:, ::-1]
+    kept = kept[:, : len(variance)]
     if issparse(x):
         kept = np.asarray(y.T @ kept - np.outer(base, root @ kept))
     elif d > n:

@@ -13,7 +13,7 @@ from streamclust.refit import bkm_steps, fit_points, point_steps, refit_bkm
 from streamclust.refit.bkm import path
 from streamclust.refit.bkm.labelling import Labelling
 from streamclust.refit.bkm.near import near_pairs
-from streamclust.refit.bkm.path import chosen_merges, learn_prior, starts
+from streamclust.refit.bkm.path import agree, chosen_merges, learn_prior, starts
 from streamclust.refit.bkm.problem import Problem
 from streamclust.tree import SummaryTree
 from tests.streams import clustered
@@ -55,6 +55,40 @@ def test_learning_the_prior_never_raises_the_free_energy_of_a_labelling():
         learn_prior(state)
         assert state.free_energy <= before
         state.step()
+
+
+def paths_on_leaves(steps):
+    """How many paths a search has gone down on the leaves, and what it found."""
+    told = list(steps)
+    return sum(each.stage == "leaves" for each in told), told[-1].result
+
+
+@pytest.mark.parametrize("moved", [0.0, 40.0])
+def test_a_search_from_nothing_ends_where_it_meets_the_given_clusters(moved):
+    """Twenty clusters are more than a third of forty: without given ones, or with wrong ones, more starts follow."""
+    x, labels = grid(20, n=200)
+    order = np.random.default_rng(1).permutation(len(x))
+    x, labels = x[order], labels[order]
+    tree = SummaryTree(n_features=2, max_leaves=256)
+    tree.insert(x)
+    right = Moments.rows_of_points(x).to_groups(labels, kind="full")
+    given = Moments(right.weight, right.mean + moved * (np.arange(20) % 2)[:, None], right.scatter, "full")
+    n_paths, found = paths_on_leaves(bkm_steps("gaussian", tree, given, search="quick", challenge=5.0))
+    assert found.n_clusters == 20
+    alone, _ = paths_on_leaves(bkm_steps("gaussian", tree, search="quick"))
+    assert alone > 1
+    assert (n_paths == 1) == (moved == 0.0)
+
+
+def test_labellings_agree_whatever_their_clusters_are_called():
+    x, labels = grid(4)
+    one, other = learning(x, labels), learning(x, labels[::-1].copy())
+    assert agree(one, other)
+    few, many = labels.copy(), labels.copy()
+    few[:2], many[:30] = 3, 3
+    assert agree(one, learning(x, few))
+    assert not agree(one, learning(x, many))
+    assert not agree(one, learning(x, np.minimum(labels, 2)))
 
 
 def test_near_pairs_are_those_of_brute_force():

@@ -42,6 +42,19 @@ def learnt():
     return model
 
 
+def test_the_first_refit_reads_all_events_that_waited():
+    """Nobody sees a model of fewer of them."""
+    told = []
+    model = StreamClusterer(on_event=told.append)
+    model.learn_many(ROWS[:FIRST_EVENTS])
+    assert model.n_clusters == 4
+    assert {change.at for change in told} == {1, FIRST_EVENTS}
+    early = StreamClusterer()
+    early.learn_many(ROWS[:300])
+    early.settle()
+    assert early.n_clusters == 4
+
+
 def test_topics_are_found_and_told_in_the_features(learnt):
     assert learnt.n_clusters == 4
     assert adjusted_rand_score(OF, learnt.predict_many(ROWS).astype(int)) == 1.0

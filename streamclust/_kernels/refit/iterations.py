@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from streamclust._kernels.blocks import BLOCK, block_distances
+from streamclust._kernels.blocks import BLOCK, block_distances_within
 from streamclust._kernels.compile import kernel, part, shared_part, small_part
 from streamclust._kernels.families.normal_wishart import digamma, learn, log_marginal, log_marginal_prior
 from streamclust._kernels.moments import group_rows
@@ -112,6 +112,43 @@ def reordered(rows: Floats, order: Ints) -> Floats:
     return out
 
 
+@small_part
+def any_below(cost: Floats, limit: Floats) -> bool:
+    """Whether any cost is below its limit."""
+    for b in range(len(cost)):
+        if cost[b] < limit[b]:
+            return True
+    return False
+
+
+UNKNOWN, BOUNDED, KNOWN = 0, 1, 2
+"""What `cost` has of a cluster and a block of rows: nothing, less than the cost, the cost."""
+
+
+@part
+def price_block(
+    columns: Floats, spread: Floats, start: int, size: int, heavy: Floats, least: Floats, mean: Floats, W: Floats,
+    scale: float, constant: float, precision: Floats, most: Floats, y: Floats, z: Floats, distance: Floats,
+    cost: Floats,
+) -> int:  # fmt: skip
+    """Write what a cluster charges a block of rows, or less where that is above the `least` of each of them.
+
+    Returns KNOWN or BOUNDED.
+    """
+    for b in range(size):
+        if heavy[b] > 0.0:
+            each = least[b] / heavy[b]
+            most[b] = (each - constant + 1e-12 * (abs(each) + abs(constant))) / scale
+        else:
+            most[b] = -math.inf
+    whole = block_distances_within(columns, start, size, mean, W, most, y, z, distance)
+    for b in range(size):
+        cost[b] = heavy[b] * (constant + scale * distance[b])
+    if whole and len(spread) > 0:
+        add_traces(spread, start, size, precision, cost)
+    return KNOWN if whole else BOUNDED
+
+
 @kernel
 def iterate_rows(
     columns: Floats, spread: Floats, row_weight: Floats, row_mean: Floats, row_scatter: Floats, labels: Ints,
@@ -121,9 +158,10 @@ def iterate_rows(
     """At most `limit` ME iterations under a finite mixture, while F falls; rewrites what it is given of the clusters.
 
     `spread` (D (D+1) / 2, rows) holds the upper half of each row's own scatter, off-diagonals doubled; it is empty
-    where rows are points. `cost` (clusters x rows) is known where a cluster is not `stale`. Where `near` (clusters x
-    some) has the clusters near each, rows choose among those near the clusters of their block: then all must be stale,
-    and `cost` is of no further use. Returns which clusters are left, which have changed, and how many iterations were
+    where rows are points. `cost` (clusters x rows) is known where a cluster is not `stale`; a block of rows is priced
+    by other clusters only as far as it takes to see that they are dearer. Where `near` (clusters x some) has the
+    clusters near each, rows choose among those near the clusters of their block: then all must be stale, and `cost` is
+    of no further use. Returns which clusters are left, which have changed, and how many iterations were
     made.
     """
     k, n = cost.shape
@@ -144,13 +182,16 @@ def iterate_rows(
     else:
         for r in range(n):
             order[r] = r
-    known, offered = np.zeros((k, n // BLOCK + 1), dtype=np.bool_), np.ones(k, dtype=np.bool_)
+    known, offered = np.empty((k, n // BLOCK + 1), dtype=np.int8), np.ones(k, dtype=np.bool_)
     for c in range(k):
         for block in range(known.shape[1]):
-            known[c, block] = not stale[c]
+            known[c, block] = UNKNOWN if stale[c] else KNOWN
     mine, heavy = np.empty(BLOCK, dtype=np.int64), np.empty(BLOCK)
     B, factor, column = np.empty((d, d)), np.empty((d, d)), np.empty(d)
     y, z, distance, least = np.empty((d, BLOCK)), np.empty((4, BLOCK)), np.empty(BLOCK), np.empty(BLOCK)
+    most, none = np.empty(BLOCK), np.empty(BLOCK)
+    for b in range(BLOCK):
+        none[b] = math.inf
     fresh_terms, middle = np.empty(k), np.empty(d)
     prior = log_marginal_prior(eta0, B0, factor, column)
     everything = 0.0
@@ -182,23 +223,26 @@ def iterate_rows(
                         offered[mine[b]] = True
                         for c in near[mine[b]]:
                             offered[c] = True
-            for c in range(k):
-                if known[c, block] or not (alive[c] and offered[c]):
-                    continue
-                known[c, block] = True
-                block_distances(columns, start, size, m[c], W[c], y, z, distance)
-                here = cost[c, start : start + size]
-                for b in range(size):
-                    here[b] = heavy[b] * (constant[c] + scale[c] * distance[b])
-                if len(spread) > 0:
-                    add_traces(spread, start, size, packed[c], here)
             now = chosen[start : start + size]
             for b in range(size):
-                now[b] = mine[b]
-                least[b] = cost[mine[b], start + b]
+                c = mine[b]
+                if known[c, block] != KNOWN:
+                    known[c, block] = price_block(
+                        columns, spread, start, size, heavy, none, m[c], W[c], scale[c], constant[c], packed[c],
+                        most, y, z, distance, cost[c, start : start + size],
+                    )  # fmt: skip
+                now[b] = c
+                least[b] = cost[c, start + b]
             for c in range(k):
                 if alive[c] and offered[c]:
                     here = cost[c, start : start + size]
+                    if known[c, block] == UNKNOWN or (known[c, block] == BOUNDED and any_below(here, least)):
+                        known[c, block] = price_block(
+                            columns, spread, start, size, heavy, least, m[c], W[c], scale[c], constant[c], packed[c],
+                            most, y, z, distance, here,
+                        )  # fmt: skip
+                    if known[c, block] == BOUNDED:
+                        continue
                     for b in range(size):
                         if here[b] < least[b]:
                             least[b], now[b] = here[b], c
@@ -236,7 +280,7 @@ def iterate_rows(
             if touched[c]:
                 stale[c] = changed[c] = True
                 for block in range(known.shape[1]):
-                    known[c, block] = False
+                    known[c, block] = UNKNOWN
                 weight[c], terms[c] = new_weight[c], fresh_terms[c]
                 for i in range(d):
                     mean[c, i] = new_mean[c, i]
@@ -247,4 +291,7 @@ def iterate_rows(
             first += 1
         for i in range(n):  # rows of weight 0 may be left in a cluster that has ended
             labels[order[i]] = chosen[i] if alive[chosen[i]] else first
+    for c in range(k):
+        for block in range((n - 1) // BLOCK + 1):
+            stale[c] = stale[c] or known[c, block] != KNOWN
     return alive, changed, made

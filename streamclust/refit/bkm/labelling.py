@@ -65,7 +65,7 @@ class Labelling:
         scaled = clusters.scale(problem.weight / float(clusters.weight.sum()))
         viable = problem.mixture.viable(scaled)
         scaled = scaled[np.flatnonzero(viable)] if viable.any() else scaled
-        return cls(problem, problem.costs(scaled).argmin(axis=0), len(scaled))
+        return cls(problem, problem.nearest(scaled), len(scaled))
 
     def copy(self) -> Self:
         """An independent copy: what is tried on it is not done to this one."""

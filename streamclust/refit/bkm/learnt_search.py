@@ -14,8 +14,9 @@ from streamclust.moments import Moments
 from streamclust.refit.bkm.collapsed import locked
 from streamclust.refit.bkm.labelling import Labelling
 from streamclust.refit.bkm.path import (
-    START_GROWTH,
+    agree,
     best_path,
+    is_enough,
     learn_prior,
     path_down,
     path_from_seeds,
@@ -38,9 +39,8 @@ FEW_CUTS = 2, 1
 START_ROWS = 2_048
 """Where leaves are too wide to start on, paths start on so many rows of the sample."""
 SETTLED_ROWS = 4_096
-"""Below so many rows, what a search from nothing and one from given clusters agree on is not refined."""
-SAME_SHARE = 0.98
-"""Labellings of as many clusters that agree on this share of the weight are taken to lead to the same optimum."""
+"""Below so many rows, what a search from nothing and one from given clusters agree on is not refined; from so many on a
+search from nothing leaves out starts from few clusters."""
 MAX_SHARE_WITHIN_LEAVES = 0.5
 """Leaves that keep more than this share of the variance within themselves, in the metric of clusters, are too wide."""
 
@@ -54,13 +54,15 @@ def cold_points(problem: Problem, rng: np.random.Generator, stage: str, quick: b
     return state
 
 
-def points_path(problem: Problem, rng: np.random.Generator, stage: str, quick: bool) -> Steps:
+def points_path(
+    problem: Problem, rng: np.random.Generator, stage: str, quick: bool, known: Labelling | None = None
+) -> Steps:
     """The best path on points. Few points have many local optima, and cost little: their paths are repeated.
 
     Where there are few per dimension, the labels found under a fixed prior are one more candidate.
     """
     repeats = 1 if quick or len(problem.rows) > FEW_ROWS else REPEATS
-    best = yield from best_path(problem, rng, stage, repeats=repeats, quick=quick)
+    best = yield from best_path(problem, rng, stage, repeats=repeats, quick=quick, known=known)
     if quick or len(problem.rows) > START_ROWS or not locked(best):
         return best
     other = yield from found_under_fixed_prior(problem, rng)
@@ -89,11 +91,14 @@ def cold_tree(leaves: Problem, sample: Problem, rng: np.random.Generator, quick:
     return (yield from refined(state, rng, "sample", *FEW_CUTS))
 
 
-def tree_path(leaves: Problem, sample: Problem, rng: np.random.Generator, quick: bool) -> Steps:
+def tree_path(
+    leaves: Problem, sample: Problem, rng: np.random.Generator, quick: bool, known: Labelling | None = None
+) -> Steps:
     """Paths on the leaves, which see rare clusters; K is decided on the sample.
 
     In many dimensions the leaves are too wide to tell clusters apart: paths then start on some of the sample. If
-    `quick`, a start from more clusters follows only where the sample has more than a third of those begun with.
+    `quick`, a start from more clusters follows only where the sample has more than a third of those begun with, and
+    not the `known` ones, found by another search.
     """
     rows, whole, stage = leaves, True, "leaves"
     if too_wide(leaves):
@@ -103,12 +108,14 @@ def tree_path(leaves: Problem, sample: Problem, rng: np.random.Generator, quick:
         return (yield from sample_path(sample, (yield from best_path(rows, rng, stage, leaves=whole))))
     best: Labelling | None = None
     state: Labelling | None = None
-    for k in starts(len(rows.rows) // 2):
+    # of few rows a start more costs little
+    n_known = known.n_clusters if known is not None and len(sample.rows) >= SETTLED_ROWS else 0
+    for k in starts(len(rows.rows) // 2, n_known):
         found = yield from path_from_seeds(rows, k, rng, stage, whole)
         if best is not None and not found.free_energy < best.free_energy:
             break
         best, state = found, (yield from sample_path(sample, found))
-        if state.n_clusters <= k / START_GROWTH:
+        if is_enough(state, k, known):
             break
     assert state is not None
     return state
@@ -155,12 +162,12 @@ def challenged_tree(
     """
     state = yield from warm_start(sample, start)
     if few:
-        other = yield from points_path(sample, rng, "sample", quick=True)
+        other = yield from points_path(sample, rng, "sample", quick=True, known=state)
     else:
-        other = yield from tree_path(leaves, sample, rng, quick=True)
-    agree = yield from same_clusters(state, other)
+        other = yield from tree_path(leaves, sample, rng, quick=True, known=state)
+    same = yield from same_clusters(state, other)
     better = other if other.free_energy < state.free_energy - margin else state
-    if agree:
+    if same:
         if len(sample.rows) < SETTLED_ROWS:  # the next search, of twice the events, comes soon
             return better
         return (yield from refined(better, rng, "sample", *FEW_CUTS))
@@ -178,13 +185,7 @@ def same_clusters(one: Labelling, other: Labelling) -> Generator[Step[Partition]
     for state in (one, other):
         yield from iterate(state, "sample")
         learn_prior(state)
-    k, weight = one.n_clusters, one.problem.rows.weight
-    if other.n_clusters != k:
-        return False
-    shared = np.bincount(one.labels * k + other.labels, weight, k * k).reshape(k, k)
-    return len(set(shared.argmax(axis=1))) == k and bool(
-        shared.max(axis=1).sum() >= SAME_SHARE * weight.sum()
-    )
+    return agree(one, other)
 
 
 def relabelled(problem: Problem, clusters: Moments, family: AnyFamily) -> Labelling:

@@ -20,6 +20,10 @@ FIRST_START_CLUSTERS = 40
 """Clusters that the first start begins with (K_init)."""
 START_GROWTH = 3
 """Each next start begins with so many times the clusters of the one before."""
+MIN_START_RATIO = 2
+"""Where clusters are known, starts from fewer than so many times as many are left out: too many would be left."""
+SAME_SHARE = 0.98
+"""Labellings of as many clusters that agree on this share of the weight are taken to lead to the same optimum."""
 ROUNDS, PATH_ROUNDS = 2, 1
 """Rounds of EM for θ each time that it is learnt anew; on a compiled path, where the next time comes soon."""
 OFFERED_CLUSTERS = 16
@@ -46,20 +50,43 @@ def settle(state: Labelling, iterations: int, turns: int = 1) -> Labelling:
     return state
 
 
-def starts(most: int) -> list[int]:
-    """K_init of the starts there may be, at most half as many clusters as rows."""
+def starts(most: int, known: int = 0) -> list[int]:
+    """K_init of the starts there may be, at most half as many clusters as rows; fewer where clusters are `known`.
+
+    >>> starts(500), starts(500, known=30), starts(500, known=300)
+    ([40, 120, 360], [120, 360], [360])
+    """
     sizes = [FIRST_START_CLUSTERS]
     while sizes[-1] * START_GROWTH <= most:
         sizes.append(sizes[-1] * START_GROWTH)
+    sizes = [size for size in sizes if size >= MIN_START_RATIO * known] or sizes[-1:]
     return [min(size, max(most, 1)) for size in sizes]
 
 
+def is_enough(found: Labelling, n_start: int, known: Labelling | None) -> bool:
+    """Whether no start from more clusters is needed: few are left, or they are the `known` ones."""
+    return found.n_clusters <= n_start / START_GROWTH or (known is not None and agree(known, found))
+
+
+def agree(one: Labelling, other: Labelling) -> bool:
+    """Whether two labellings of the same rows have the same clusters, but for a few rows."""
+    k, weight = one.n_clusters, one.problem.rows.weight
+    if other.n_clusters != k:
+        return False
+    shared = np.bincount(one.labels * k + other.labels, weight, k * k).reshape(k, k)
+    return len(set(shared.argmax(axis=1))) == k and bool(
+        shared.max(axis=1).sum() >= SAME_SHARE * weight.sum()
+    )
+
+
 def best_path(
-    problem: Problem, rng: np.random.Generator, stage: str, leaves: bool = False, repeats: int = 1, quick: bool = False
+    problem: Problem, rng: np.random.Generator, stage: str, leaves: bool = False, repeats: int = 1, quick: bool = False,
+    known: Labelling | None = None,
 ) -> Steps:  # fmt: skip
     """The best of several paths down, from ever more clusters while that helps; each start `repeats` times.
 
-    There are two starts at least or, if `quick`, one: a stream tries again when it has learnt more.
+    There are two starts at least or, if `quick`, one: a stream tries again when it has learnt more. Where another
+    search has found the `known` labels of these rows, starts end as soon as one leads there.
     On leaves a path ends where no merge pays: leaves straddle clusters that overlap, and cannot tell which to join.
     """
     best: Labelling | None = None
@@ -70,7 +97,7 @@ def best_path(
             if best is None or found.free_energy < best.free_energy:
                 best = found
         assert best is not None
-        if (i > 0 or quick) and (best is before or best.n_clusters <= k / START_GROWTH):
+        if (i > 0 or quick) and (best is before or is_enough(best, k, known)):
             break
     assert best is not None
     return best

@@ -7,11 +7,14 @@ from functools import cached_property
 
 import numpy as np
 
+from streamclust._kernels.engine.assign import assign_points
 from streamclust._kernels.moments import group_rows
 from streamclust._kernels.refit.bkm import quadratic_costs
 from streamclust._kernels.types import Floats, Ints
+from streamclust.blas import product, weighted_sum
 from streamclust.families import AnyFamily, Finite, Gaussian, Mixture
 from streamclust.families.base import as_rows
+from streamclust.families.cost_form import Quadratic
 from streamclust.families.gaussian import NormalWishart, row_cost
 from streamclust.families.learners import AnyLearner
 from streamclust.moments import Moments, scatter_width
@@ -77,7 +80,7 @@ class Problem:
         Any quadratic cost, summed over a row's points, is a product with them. Last, their greatest ‖x-μ‖².
         """
         rows, (i, j) = self.rows, self._triangle
-        middle = rows.weight @ rows.mean / self.weight
+        middle = weighted_sum(rows.weight, rows.mean) / self.weight
         y = rows.mean - middle
         squares = rows.scatter[:, i, j] + rows.weight[:, None] * y[:, i] * y[:, j]
         columns = [squares * np.where(i == j, 1.0, 2.0), rows.weight[:, None] * y, rows.weight[:, None]]
@@ -150,6 +153,17 @@ class Problem:
         cost = self.family.labelling_cost(posterior, self.rows)
         return np.ascontiguousarray(row_cost(self.rows.weight, -mixing, cost).T)
 
+    def nearest(self, clusters: Moments) -> Ints:
+        """The cheapest cluster of each row, the first of equals."""
+        if not (self.quadratic and self.rows.kind == "none"):
+            return np.asarray(self.costs(clusters).argmin(axis=0))
+        form = self.family.cost_form(self.family.posterior(clusters), self.mixture.mixing(clusters.weight))
+        assert isinstance(form, Quadratic)
+        points, *arrays = (np.ascontiguousarray(part, dtype=float) for part in (self.rows.mean, *form))
+        labels, cost, distance = np.empty(len(points), dtype=np.int64), *np.empty((2, len(points)))
+        assign_points(points, *arrays, labels, cost, distance)
+        return labels
+
     def descend(self, clusters: Moments) -> Ownership | None:
         """The cheapest cluster of each row, by a descent of the tree.
 
@@ -172,9 +186,11 @@ class Problem:
         if np.all(sizes * np.finfo(float).eps < MAX_CANCELLED_NATS) and np.all(np.isfinite(constant)):
             constant = constant + np.einsum("ki,ki->k", shift, slope)
             parts = [precision[:, i, j], -2 * slope, constant[:, None]]
-            return np.asarray(np.concatenate(parts, axis=1) @ lifted)
+            return product(np.concatenate(parts, axis=1), lifted)
         cost: Floats = quadratic_costs(self.columns, self.rows.weight, mean, W, half_eta, constant)
-        return np.asarray(cost + precision[:, i, j] @ self.spread)  # (η/2) tr(B⁻¹S): a row's own spread
+        return np.asarray(
+            cost + product(precision[:, i, j], self.spread)
+        )  # (η/2) tr(B⁻¹S): a row's own spread
 
     def subset(self, index: Ints) -> Problem:
         """The same over some of the rows."""

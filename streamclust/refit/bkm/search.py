@@ -13,6 +13,7 @@ import numpy as np
 
 from streamclust._kernels.refit.bkm import choose, seed_centres
 from streamclust._kernels.types import Bools, Floats, Ints
+from streamclust.blas import product
 from streamclust.moments import Moments
 from streamclust.refit.bkm.collapsed import locked, unlock
 from streamclust.refit.bkm.exchange import exchange
@@ -94,7 +95,7 @@ def nearest_seed(problem: Problem, n_clusters: int, rng: np.random.Generator) ->
     x = coordinates(problem)
     trials = 2 + int(np.log(n_clusters))
     centres = x[seed_centres(sketched(x), problem.rows.weight, rng.random((n_clusters, trials)), trials)]
-    distance = (centres**2).sum(axis=1) - 2 * (x @ centres.T)
+    distance = (centres**2).sum(axis=1) - 2 * product(x, centres.T)
     return distance.argmin(axis=1) if len(centres) else np.zeros(len(x), dtype=np.int64)
 
 

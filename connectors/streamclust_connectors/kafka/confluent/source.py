@@ -22,7 +22,16 @@ from streamclust_connectors.kafka.confluent.failures import Spent, failure, tran
 from streamclust_connectors.kafka.confluent.options import properties
 from streamclust_connectors.kafka.confluent.sender import ConfluentSender
 from streamclust_connectors.kafka.sending import BROKER_TIMEOUT_SECONDS, COMMITTED_TIMEOUT_SECONDS
-from streamclust_connectors.ports import Assigned, Batch, Extent, Fenced, Message, Partition, Revoked, Transient
+from streamclust_connectors.ports import (
+    Assigned,
+    Batch,
+    Extent,
+    Fenced,
+    Message,
+    Partition,
+    Revoked,
+    Transient,
+)
 
 CONSUMER: dict[str, Any] = {
     "enable.auto.commit": False,  # the checkpoint's offsets count
