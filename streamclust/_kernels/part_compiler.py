@@ -139,6 +139,6 @@ class SmallPartCompiler(PartCompiler):
 
 def compile_as_part(dispatcher: Dispatcher) -> None:
     """Compile a function that a kernel calls as a part of it, if it is one of numba's own that Python cannot call."""
-    compiler = dispatcher._compiler
+    compiler = dispatcher._compiler  # type: ignore[attr-defined]  # private
     if compiler.pipeline_class is Compiler and compiler.targetoptions.get("no_cpython_wrapper"):
         compiler.pipeline_class = OverloadCompiler

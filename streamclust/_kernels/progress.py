@@ -8,7 +8,9 @@ from typing import Any
 
 FIRST = frozenset(
     {
+        "blocks.add_coordinates",
         "blocks.block_distances",
+        "blocks.block_distances_within",
         "check.all_within",
         "engine.assign.assign_points",
         "engine.assign.cheapest",
