@@ -25,32 +25,34 @@ def project_rows(
 ) -> None:
     """Coordinates of dense rows, and the squared length of each in scaled units; NaN counts as the centre.
 
-    `directions` (d, D). Rows are taken by twos, four directions at a time, which spares passes over memory; the last
-    row of an odd number is taken twice. The order of sums is the compiler's, and the same for every row.
+    `directions` (d, D). Rows are taken by fours, two directions at a time, which spares passes over memory; the last
+    row is taken again where there are fewer. The order of sums is the compiler's, and the same for every row.
     """
     last_row, last = x.shape[0] - 1, z.shape[1] - 1
     known = min(x.shape[1], directions.shape[1])
-    rows = np.empty((2, x.shape[1]))
-    for i in range(0, x.shape[0], 2):
-        other = min(i + 1, last_row)
+    rows = np.empty((4, x.shape[1]))
+    for i in range(0, x.shape[0], 4):
+        i1, i2, i3 = min(i + 1, last_row), min(i + 2, last_row), min(i + 3, last_row)
         squares[i] = scale_row(x, i, centre, inverse, unit, outer, rows[0])
-        squares[other] = scale_row(x, other, centre, inverse, unit, outer, rows[1])
-        for k in range(0, z.shape[1], 4):
-            k1, k2, k3 = min(k + 1, last), min(k + 2, last), min(k + 3, last)
+        squares[i1] = scale_row(x, i1, centre, inverse, unit, outer, rows[1])
+        squares[i2] = scale_row(x, i2, centre, inverse, unit, outer, rows[2])
+        squares[i3] = scale_row(x, i3, centre, inverse, unit, outer, rows[3])
+        for k in range(0, z.shape[1], 2):
+            k1 = min(k + 1, last)
             a, b, c, d = 0.0, 0.0, 0.0, 0.0
             e, f, g, h = 0.0, 0.0, 0.0, 0.0
             for j in range(known):
-                one, two = rows[0, j], rows[1, j]
-                a += one * directions[k, j]
-                b += one * directions[k1, j]
-                c += one * directions[k2, j]
-                d += one * directions[k3, j]
-                e += two * directions[k, j]
-                f += two * directions[k1, j]
-                g += two * directions[k2, j]
-                h += two * directions[k3, j]
-            z[i, k], z[i, k1], z[i, k2], z[i, k3] = a, b, c, d
-            z[other, k], z[other, k1], z[other, k2], z[other, k3] = e, f, g, h
+                one, two = directions[k, j], directions[k1, j]
+                a += rows[0, j] * one
+                b += rows[1, j] * one
+                c += rows[2, j] * one
+                d += rows[3, j] * one
+                e += rows[0, j] * two
+                f += rows[1, j] * two
+                g += rows[2, j] * two
+                h += rows[3, j] * two
+            z[i, k], z[i1, k], z[i2, k], z[i3, k] = a, b, c, d
+            z[i, k1], z[i1, k1], z[i2, k1], z[i3, k1] = e, f, g, h
 
 
 @part_with_free_sums

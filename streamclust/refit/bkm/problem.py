@@ -159,9 +159,11 @@ class Problem:
             return np.asarray(self.costs(clusters).argmin(axis=0))
         form = self.family.cost_form(self.family.posterior(clusters), self.mixture.mixing(clusters.weight))
         assert isinstance(form, Quadratic)
-        points, *arrays = (np.ascontiguousarray(part, dtype=float) for part in (self.rows.mean, *form))
-        labels, cost, distance = np.empty(len(points), dtype=np.int64), *np.empty((2, len(points)))
-        assign_points(points, *arrays, labels, cost, distance)
+        points, centre, root, offset = (
+            np.ascontiguousarray(part, dtype=float) for part in (self.rows.mean, *form)
+        )
+        labels, (cost, distance) = np.empty(len(points), dtype=np.int64), np.empty((2, len(points)))
+        assign_points(points, centre, root, offset, labels, cost, distance)
         return labels
 
     def descend(self, clusters: Moments) -> Ownership | None:
