@@ -41,7 +41,9 @@ not_a_family: FamilyLike = 3  # [assignment]
 def test_type_checkers_hold_callers_to_the_protocol(tmp_path):
     snippet = tmp_path / "snippet.py"
     snippet.write_text(textwrap.dedent(SNIPPET))
-    report, trouble, _ = api.run(["--no-pretty", str(snippet)])  # with the settings, and the cache, of `make lint`
+    report, trouble, _ = api.run(
+        ["--no-pretty", str(snippet)]
+    )  # with the settings, and the cache, of `make lint`
     found = {int(line.split(":")[1]): line.split()[-1] for line in report.splitlines() if ": error:" in line}
     lines = enumerate(snippet.read_text().splitlines(), 1)
     assert found == {number: line.split("  # ")[1] for number, line in lines if "  # " in line}, (
