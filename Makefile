@@ -31,7 +31,7 @@ demo: $(RUNS)  ## the service on a drifting stream, with its dashboard; pictures
 	$(BIN)/streamclust demo $(DEMO)
 
 test: $(READY)  ## every test, doctests included
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 oldest: $(READY)  ## some tests with the oldest versions that the bounds allow
 	$(BIN)/nox --session oldest
