@@ -83,10 +83,16 @@ class Generator:
 
 
 def voronoi(points: np.ndarray, k: int, seed: int) -> Moments:
-    """The start of section 4.1.1: moments of the Voronoi regions of k random points."""
-    seeds = points[np.random.default_rng(seed).choice(len(points), k, replace=False)]
-    squared = (seeds**2).sum(axis=1) - 2 * points @ seeds.T
-    return Moments.rows_of_points(points).to_groups(squared.argmin(axis=1), k, kind="full")
+    """The start of section 4.1.1: moments of the Voronoi regions of k random points.
+
+    Drawn again if a region has too few points for a covariance.
+    """
+    rng = np.random.default_rng(seed)
+    while True:
+        seeds = points[rng.choice(len(points), k, replace=False)]
+        region = ((seeds**2).sum(axis=1) - 2 * points @ seeds.T).argmin(axis=1)
+        if np.bincount(region, minlength=k).min() > points.shape[1]:
+            return Moments.rows_of_points(points).to_groups(region, k, kind="full")
 
 
 def timed(call):  # noqa: ANN001, ANN201
