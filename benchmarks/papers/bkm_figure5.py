@@ -105,7 +105,19 @@ def axis_of(curve: str, case: Case) -> float:
 def mark_places(ax: pyplot.Axes, at: Sequence[float]) -> None:
     """Ticks where something was measured, and nowhere else: those of a short logarithmic axis overlap."""
     ax.minorticks_off()
-    ax.set_xticks(at, [f"{place:,g}" for place in at])
+    ax.set_xticks(at, [short(place) for place in at])
+
+
+def short(number: float) -> str:
+    """A number for an axis.
+
+    >>> short(0.5), short(80_000), short(1_000_000)
+    ('0.5', '80k', '1M')
+    """
+    for size, letter in ((1_000_000, "M"), (1_000, "k")):
+        if number >= size:
+            return f"{number / size:g}{letter}"
+    return f"{number:g}"
 
 
 def conga(page: Page, ax: pyplot.Axes, rows: list[list[str]]) -> None:
