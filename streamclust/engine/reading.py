@@ -77,6 +77,8 @@ class Reading:
         """The components of the clusters on show, in the order of `model.place`, as of now."""
         if self.model is None:
             return Moments.empty(0, self.shards.n_features, family_named(self.settings.family).scatter)
+        if not len(self.shards):  # all have gone elsewhere: as they were published
+            return self.model.shown.clusters
         if self.model.moved:  # the summary still holds where clusters were
             return weighing(self.model.shown, self.shards.weight).clusters
         if self._components is None or self._components[0] != self._moment:

@@ -108,3 +108,12 @@ def test_parts_of_other_features(rows):
     assert narrow.feature_names == ("a", "b", "c")
     assert narrow.shard_tree(2).total.weight[0] == 2.0
     assert narrow.shard_tree(2).total.mean[0, :2].tolist() == [2.0, 1.0]
+
+
+def test_clusters_are_shown_as_published_where_all_shards_have_gone_elsewhere():
+    model = StreamClusterer()
+    model.learn_many(np.random.default_rng(0).normal(size=(100, 2)), shard="a")
+    published = model.model.shown.clusters.weight.tolist()
+    model.release("a")
+    assert model.shards == ()
+    assert [cluster.weight for cluster in model.clusters] == published
