@@ -8,6 +8,7 @@ from streamclust._kernels.types import Floats
 from streamclust.engine.model import Model
 from streamclust.late import chdtrc
 from streamclust.moments import Moments
+from streamclust.refit.summary import weighty_sample
 from streamclust.tree import SummaryTree
 
 DRIFT_P_VALUE = 1e-9
@@ -60,7 +61,7 @@ class WithStrays:
 
     def __init__(self, tree: SummaryTree, large: Model, strays: Floats) -> None:
         self._tree = tree
-        points, weight = tree.sample()
+        points, weight = weighty_sample(tree)
         outside = large.outside(points)
         strays = strays[large.outside(strays)] if len(strays) else strays
         if len(strays) > outside.sum() > 0:

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from streamclust._kernels.types import Ints
+from streamclust._kernels.types import Floats, Ints
 from streamclust.families.base import Summary
 from streamclust.moments import Moments
+
+
+NEGLIGIBLE_SHARE = 2.0**-40
+"""Sampled events of a smaller share of the weight are left out of a refit. A cluster of such events alone would be judged
+at a scale (its Kish size over its weight) at which free energies have no digit left for their differences."""
+
+
+def weighty_sample(tree: Summary) -> tuple[Floats, Floats]:
+    """A tree's sample without the events that have decayed, or were weighted, to nothing beside the others."""
+    points, weight = tree.sample()
+    kept = weight > NEGLIGIBLE_SHARE * weight.sum()
+    return (points, weight) if kept.all() else (points[kept], weight[kept])
 
 
 class LeafSummary(Summary, Protocol):

@@ -46,7 +46,7 @@ def iterate_halves(
                         scale[h] = (eta0 + n) / 2
                 first[:] = 0.0
                 Q[:] = 0.0
-                n1, square, all_squares, changes = 0.0, 0.0, 0.0, 0
+                n0, n1, square0, square1, changes = 0.0, 0.0, 0.0, 0.0, 0
                 for start in range(edges[c], edges[c + 1], BLOCK):
                     size = min(BLOCK, edges[c + 1] - start)
                     sides = side[t, start : start + size]
@@ -62,18 +62,18 @@ def iterate_halves(
                     for b in range(size):
                         w = row_weight[start + b]
                         u[b] = w * sides[b]
+                        rest = w - u[b]  # w or 0: a half's sums by subtraction would cancel where it weighs little
+                        n0 += rest
                         n1 += u[b]
-                        square += u[b] * w
-                        all_squares += w * w
+                        square0 += rest * rest
+                        square1 += u[b] * u[b]
                     _add_block(columns, start, size, mean[c], u, y, z[0], first, Q)
-                n0 = weight[c] - n1
                 if step > 0 and changes == 0:
                     moved[t, c] = False
                     break
                 moved[t, c] = True
-                half_square[t, c, 1] = square
-                half_square[t, c, 0] = all_squares - square
-                if n1 <= 0.0 or n0 <= 1e-12 * weight[c]:  # one half has all: nothing stands to be split
+                half_square[t, c, 0], half_square[t, c, 1] = square0, square1
+                if min(n0, n1) <= 1e-12 * weight[c]:  # one half has all: nothing stands to be split
                     half_weight[t, c, :] = 0.0
                     moved[t, c] = False
                     break

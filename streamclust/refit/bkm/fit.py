@@ -43,7 +43,7 @@ from streamclust.refit.bkm.search import (
 from streamclust.refit.bkm.top_down import top_down
 from streamclust.refit.partition import Partition
 from streamclust.refit.steps import Step, last_result
-from streamclust.refit.summary import LeafSummary
+from streamclust.refit.summary import LeafSummary, weighty_sample
 
 Search = Literal["auto", "quick", "top-down"]
 """How K is searched: "auto" bottom-up, "quick" with fewer starts where data are few, "top-down" as in the paper."""
@@ -162,7 +162,7 @@ def sampled_problem(
     search: Search = "auto",
 ) -> Problem:
     """The events that a tree has sampled, as rows to partition, under the prior to begin with."""
-    points, weight = tree.sample()
+    points, weight = weighty_sample(tree)
     if not weight.sum() > 0:
         raise ValueError("the tree has no data; learn at least one event first")
     data = Sampled(tree.total, points, weight)
