@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from streamclust._kernels.types import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+log = logging.getLogger(__name__)
 
 Kind = Literal["born", "died", "split", "merged"]
 
@@ -153,6 +156,16 @@ def heaviest(at: int, total: float, weight: dict[int, float]) -> HistoryStep:
     return HistoryStep(at, float(total), {i: float(weight[i]) for i in sorted(ids)})
 
 
+class Mark(NamedTuple):
+    """State of a lineage, to which it can be restored."""
+
+    next_id: int
+    retired: frozenset[int]
+    born_at: dict[int, int]
+    history: tuple[HistoryStep, ...]
+    n_unreported: int
+
+
 class Lineage:
     """Issues ids, follows them from refit to refit, and keeps the log of what changed.
 
@@ -168,6 +181,8 @@ class Lineage:
         self.history = History()
         self._next = 0
         self._log: deque[Change] = deque(maxlen=MAX_EVENTS)
+        self._unreported: deque[Change] = deque()
+        """Lifecycle events, in the log already, that `on_event` has not been called with."""
 
     def issue(self, at: int) -> int:
         """An id that was never issued before."""
@@ -248,8 +263,35 @@ class Lineage:
     def _report(self, changes: Iterable[Change]) -> None:
         for change in changes:
             self._log.append(change)
-            if self.on_event is not None:
+            self._unreported.append(change)
+
+    def deliver(self) -> None:
+        """Call `on_event` with what has happened since the last delivery; what it raises is logged.
+
+        For whoever changes a model to call once the change can be seen.
+        """
+        while self._unreported:
+            change = self._unreported.popleft()
+            if self.on_event is None:
+                continue
+            try:
                 self.on_event(change)
+            except Exception:
+                log.exception("on_event failed for the lifecycle event %r; the stream goes on", change)
+
+    def mark(self) -> Mark:
+        """The state as of now, for `restore`."""
+        return Mark(
+            self._next, frozenset(self.retired), self.born_at.copy(), tuple(self.history), len(self._unreported)
+        )
+
+    def restore(self, mark: Mark) -> None:
+        """Undo all changes since a mark, none of which was delivered."""
+        while len(self._unreported) > mark.n_unreported:
+            self._unreported.pop()
+            self._log.pop()
+        self._next, self.retired, self.born_at = mark.next_id, set(mark.retired), mark.born_at.copy()
+        self.history = History(mark.history)
 
     def plot(self, **options: Any) -> Axes:
         """The clusters as a river of bands: see `streamclust.plots.plot_lineage`."""

@@ -11,8 +11,10 @@ from streamclust.checkpoint.sketches import State
 from streamclust.engine.features import BLOCK_ROWS, FeatureSettings, FeatureStream
 from streamclust.lineage import Lineage
 
+OLDER = {"n_failed_refits": 0}
+"""Counts that older checkpoints do not have."""
 ARRAYS = ("A", "G", "ids", "rows", "keys")
-COUNTS = ("n_events", "n_refits", "n_missing", "next_refit")
+COUNTS = ("n_events", "n_refits", "n_missing", "next_refit", "n_failed_refits")
 
 
 def features_state(stream: FeatureStream) -> State:
@@ -36,7 +38,7 @@ def features_from_state(state: State, settings: FeatureSettings) -> FeatureStrea
     for name in ARRAYS:
         setattr(stream, name, np.array(arrays[name]))
     for name in COUNTS:
-        setattr(stream, name, int(values[name]))
+        setattr(stream, name, int((OLDER | values)[name]))
     stream.pending = list(np.array(arrays["pending"]))
     stream.weight, stream.penalty = map(float, arrays["numbers"])
     stream.generator.bit_generator.state = values["generator"]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from streamclust.checkpoint.sketches import State, pack_sketch, sketch_from_state, under
 from streamclust.engine import Engine, EngineSettings, Model
 from streamclust.engine.model import Result
-from streamclust.engine.refits import Found, Refit
+from streamclust.engine.refits import Found, Refit, RefitError
 from streamclust.engine.shards import WHOLE_EVENTS, Shard, Shards
 from streamclust.engine.watch import Ring, Watch
 from streamclust.families import FAMILIES, MIXTURES, FamilyClass, FlatGaussian
@@ -64,15 +64,7 @@ def engine_state(engine: Engine, merged: bool = False) -> State:
     if engine.model is not None:
         values["model"] = pack_model(engine.model, "model.", arrays)
     if engine.pending_refit is not None:
-        found = engine.pending_refit.result()
-        values["refit"] = {
-            "due": engine.pending_refit.due,
-            "outside": found.outside,
-            "owner": list(found.owner),
-            "result": pack_result(found.result, "refit.", arrays),
-        }
-        for name in ("shared", "old_weight", "new_weight"):
-            arrays[f"refit.{name}"] = getattr(found, name)
+        values["refit"] = pack_refit(engine.pending_refit, arrays)
     return State(arrays, values)
 
 
@@ -98,8 +90,25 @@ def engine_from_state(state: State) -> Engine:
     return engine
 
 
+def pack_refit(refit: Refit, arrays: Arrays) -> dict[str, Any]:
+    """A refit with what it has found, or why it failed; waits for it."""
+    found = refit.outcome()
+    if isinstance(found, str):
+        return {"due": refit.due, "failed": found}
+    for name in ("shared", "old_weight", "new_weight"):
+        arrays[f"refit.{name}"] = getattr(found, name)
+    return {
+        "due": refit.due,
+        "outside": found.outside,
+        "owner": list(found.owner),
+        "result": pack_result(found.result, "refit.", arrays),
+    }
+
+
 def unpack_refit(values: dict[str, Any], arrays: Arrays) -> Refit:
-    """A refit that had found its clusters, and was to publish them at a later event."""
+    """A refit that had ended, and was to take effect at a later event."""
+    if "failed" in values:
+        return Refit(values["due"], error=RefitError(values["failed"]))
     result = unpack_result(values["result"], arrays)
     tables = {name: arrays[name] for name in ("shared", "old_weight", "new_weight")}
     owner = tuple(values.get("owner", ()))  # older checkpoints have none

@@ -13,6 +13,7 @@ from streamclust._kernels.types import Floats, Ints
 from streamclust.engine.flow import Engine
 from streamclust.engine.incomplete import Row, width_of, widths, with_width
 from streamclust.engine.watch import chosen_of
+from streamclust.interrupts import HeldInterrupts
 from streamclust.late import csr_array, issparse, vstack
 from streamclust.moments import Moments
 from streamclust.parameters import GAUSSIANS, MAX_UNREDUCED_FEATURES, ScaleName
@@ -223,9 +224,10 @@ class Door:
         coordinates, residual = self.sketch.measure(events.rows)
         left_at = self._left_at(residual)
         n = len(residual) if left_at is None else left_at
-        self.engine.learn_checked(coordinates[:n], events.weight[:n], events.time[:n], events.shard)
-        self.recent.see(events.rows[:n], self.n_learnt, residual[:n])
-        self.n_learnt += n
+        with HeldInterrupts():
+            self.engine.learn_checked(coordinates[:n], events.weight[:n], events.time[:n], events.shard)
+            self.recent.see(events.rows[:n], self.n_learnt, residual[:n])
+            self.n_learnt += n
         if left_at is not None:
             self._leave()
         return n
@@ -301,8 +303,9 @@ class Door:
         elif self.unit:
             self._enter(identity(rows.shape[1], unit=True))
         else:
-            self.stage = "plain"
-            self._let_in()
+            with HeldInterrupts():
+                self.stage = "plain"
+                self._let_in()
 
     def use_sketch(self, sketch: Sketch) -> None:
         """Take events through a sketch that was learnt elsewhere; what was learnt through another is carried over.
@@ -321,12 +324,13 @@ class Door:
 
     def _enter(self, sketch: Sketch) -> None:
         """Take events through this sketch from now on, first those that waited."""
-        if sketch is not self.sketch:
-            self.engine.use_sketch(sketch, changed=self.stage == "waiting" and self.sketch is not None)
-            self.recent.judge(sketch)
-            self.judged_from = self.recent.count
-        self.stage, self.width = "sketched", max(self.width, sketch.n_features)
-        self._let_in()
+        with HeldInterrupts():
+            if sketch is not self.sketch:
+                self.engine.use_sketch(sketch, changed=self.stage == "waiting" and self.sketch is not None)
+                self.recent.judge(sketch)
+                self.judged_from = self.recent.count
+            self.stage, self.width = "sketched", max(self.width, sketch.n_features)
+            self._let_in()
 
     def _let_in(self) -> None:
         """Learn the events that waited, in the order in which they came."""

@@ -6,6 +6,7 @@ features there are, and ZᵀZ and A follow; features come and go at refits, whic
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,11 +14,14 @@ from typing import NamedTuple
 import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
+from streamclust.interrupts import HeldInterrupts
 from streamclust.lineage import Change, Lineage
 from streamclust.refit.bp_means.allocating import Allocation, BPProblem, inverse, nearest_features
 from streamclust.refit.bp_means.fit import settle
 from streamclust.refit.bp_means.start import first_features, start_while_it_pays
 from streamclust.refit.penalties import penalty_from_noise, warn_of_growth
+
+log = logging.getLogger(__name__)
 
 BLOCK_ROWS = 64
 """Rows learnt at once. Blocks begin at multiples of it, whatever the calls: the same stream gives the same bits."""
@@ -48,7 +52,7 @@ class FeatureStream:
     def __init__(self, settings: FeatureSettings, on_event: Callable[[Change], object] | None = None) -> None:
         self.settings = settings
         self.n_events = 0
-        self.n_refits = 0
+        self.n_refits = self.n_failed_refits = 0
         self.n_missing = 0
         self.weight = 0.0
         self.penalty = math.nan
@@ -76,8 +80,11 @@ class FeatureStream:
             block = np.full((BLOCK_ROWS, max(max(map(len, self.pending)), self.A.shape[1])), np.nan)
             for i, waiting in enumerate(self.pending):
                 block[i, : len(waiting)] = waiting
-            self.pending = []
-            self._learn_block(block)
+            with HeldInterrupts():
+                self.pending = []
+                self._learn_block(block)
+            if self.n_events >= self.next_refit:
+                self.refit()
 
     @property
     def until_due(self) -> int:
@@ -104,8 +111,6 @@ class FeatureStream:
         # The smallest keys are a uniform sample; with forgetting, one in proportion to weight.
         time = self.n_events - age
         self._keep(block, np.log(self.generator.exponential(size=BLOCK_ROWS)) - per_event * time)
-        if self.n_events >= self.next_refit:
-            self.refit()
 
     def _keep(self, rows: Floats, keys: Floats) -> None:
         rows, keys = np.concatenate([self.rows, rows]), np.concatenate([self.keys, keys])
@@ -143,13 +148,37 @@ class FeatureStream:
     # ---------------------------------------------------------------- refits
 
     def refit(self) -> None:
+        """Search the reservoir for features. If that fails, those there are stay, and the failure is counted."""
+        before = self.A, self.G, self.ids, self.penalty, self.next_refit, self.n_refits, self.lineage.mark()
+
+        def restore() -> None:
+            self.A, self.G, self.ids, self.penalty, self.next_refit, self.n_refits, mark = before
+            self.lineage.restore(mark)
+
+        try:
+            self._refit()
+        except BaseException as error:
+            restore()
+            self._schedule()
+            if not isinstance(error, Exception):  # Ctrl-C
+                raise
+            self.n_failed_refits += 1
+            log.exception(
+                "a search for features failed at event %d; the stream goes on with those it has", self.n_events
+            )
+        self.lineage.deliver()
+
+    def _schedule(self) -> None:
+        """Set the event count of the next refit."""
+        every = BLOCK_ROWS * math.ceil(self.settings.refit_every / BLOCK_ROWS)
+        while self.next_refit <= self.n_events:
+            self.next_refit += min(max(self.next_refit, BLOCK_ROWS), every)
+
+    def _refit(self) -> None:
         """Find the features of the reservoir anew, from those there are and, ever more rarely, from nothing."""
         settings = self.settings
         self.n_refits += 1
-        while self.next_refit <= self.n_events:
-            self.next_refit += min(
-                max(self.next_refit, BLOCK_ROWS), BLOCK_ROWS * math.ceil(settings.refit_every / BLOCK_ROWS)
-            )
+        self._schedule()
         old, weight = self.ids, self.G.diagonal()
         self._prune()
         before = self.allocate(self.rows)
@@ -269,6 +298,7 @@ class FeatureStream:
         self.n_missing += other.n_missing
         if self.n_refits + other.n_refits and len(self.rows):
             self.refit()
+        self.lineage.deliver()
         for row in other.pending:
             self.learn_row(row)
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from streamclust._kernels.types import Floats, Ints
 from streamclust.engine import schedule
+from streamclust.engine.attempts import attempt
 from streamclust.engine.births import MIN_BIRTH_EVENTS
 from streamclust.engine.carrying import carry_over
 from streamclust.engine.incomplete import Row, learn_filled, learn_with_zeros
@@ -22,6 +23,7 @@ from streamclust.engine.running import moved
 from streamclust.engine.settings import COVARIANCE, EngineSettings
 from streamclust.engine.shards import WHOLE_EVENTS, Shard, Shards
 from streamclust.engine.watch import WINDOW_EVENTS, Ring
+from streamclust.interrupts import HeldInterrupts
 from streamclust.lineage import Change, Lineage
 from streamclust.moments import Moments
 from streamclust.refit.bkm.fit import check_points, scored
@@ -42,7 +44,8 @@ class Engine(Looking):
 
     COUNTERS = (
         "n_seen", "n_refits", "next_refit", "next_look", "last_refit", "last_challenge", "strays_searched",
-        "tolerated", "learnt_until", "look_gap", "begin", "moving", "change_due", "ids_changed",
+        "tolerated", "learnt_until", "look_gap", "begin", "moving", "change_due", "ids_changed", "n_failed_refits",
+        "failures_in_a_row", "last_failure",
     )  # fmt: skip
     """Names of the counters that checkpoints hold: how far the stream has come, and what is due next."""
 
@@ -60,6 +63,9 @@ class Engine(Looking):
         self.lineage = Lineage(on_event)
         self.n_seen = 0
         self.n_refits = 0
+        self.n_failed_refits = self.failures_in_a_row = 0
+        self.last_failure = ""
+        """Why the latest look or refit that failed did so; empty if none has failed."""
         self.next_refit = 1
         self.last_refit = 0
         self.last_challenge = 0.0
@@ -123,9 +129,10 @@ class Engine(Looking):
         )  # what kernels are compiled for
         part = self.shards[shard]
         for run in self.runs(len(x)):
-            part.learn(x[run], w[run], t[run], self.n_seen)
-            self.shards.keep(x[run], w[run] if len(w) else None, self.n_seen)
-            self.n_seen += run.stop - run.start
+            with HeldInterrupts():
+                part.learn(x[run], w[run], t[run], self.n_seen)
+                self.shards.keep(x[run], w[run] if len(w) else None, self.n_seen)
+                self.n_seen += run.stop - run.start
             self._act()
 
     def runs(self, n: int) -> Iterator[slice]:
@@ -154,8 +161,9 @@ class Engine(Looking):
 
     def learn_tree(self, shard: Hashable, tree: SummaryTree) -> None:
         """Learn everything that a tree of the same features has learnt, and refit at once."""
-        self.n_seen += tree.n_events
-        self.shards[shard].merge_tree(tree, self.n_seen - 1)
+        with HeldInterrupts():
+            self.n_seen += tree.n_events
+            self.shards[shard].merge_tree(tree, self.n_seen - 1)
         self.begin = 0
         self.next_look = self.n_seen + self.look_gap
         self.settle()
@@ -173,8 +181,7 @@ class Engine(Looking):
         self.pending_refit = self._components = self._calibration = None
         self.begin, self.moving = 0, False
         if self.model is not None and not self.led:
-            self._start_refit(lag=0)
-            self._note()
+            self._refit_now()
         if changed and self.settings.follows:
             self.begin = self.n_seen
 
@@ -217,8 +224,7 @@ class Engine(Looking):
             self.look_gap += self.n_seen - self.next_look  # so many events since the last look
         self._act()
         if self.pending_refit is not None:
-            self._publish(self.pending_refit)
-            self._note()
+            attempt(self, self._publish_pending)
 
     def adopt(self, shard: Hashable, part: Shard, n_features: int | None = None, zeros: bool = False) -> None:
         """Take over a shard that was released elsewhere; the next event brings a refit that reads it.
@@ -249,12 +255,12 @@ class Engine(Looking):
             )
         if other.model is None:
             return
-        self.shards.merge(other.shards)
-        self.n_seen += other.n_seen
+        with HeldInterrupts():
+            self.shards.merge(other.shards)
+            self.n_seen += other.n_seen
         self.begin = 0
         self.next_look = self.n_seen + self.look_gap
-        self._start_refit(lag=0, more=other.model.current.clusters)
-        self._note()
+        self._refit_now(more=other.model.current.clusters)
 
     @property
     def n_features(self) -> int:
@@ -292,10 +298,9 @@ class Engine(Looking):
         """Refit at once, whatever the schedule says; the schedule continues from here."""
         if self.n_seen and not self.led:
             if self.model is None:
-                self._start_refit()
+                attempt(self, self._start_refit)
             self.last_challenge = 0.0  # the last word on all that was learnt: begin from nothing, too
-            self._start_refit(lag=0)
-            self._note()
+            self._refit_now()
 
     @property
     def until_due(self) -> int:
@@ -311,19 +316,35 @@ class Engine(Looking):
 
     def _act(self) -> None:
         """Do what is due at this event count: publish, look, refit, in this order; then add to the history."""
-        if self.led:
-            return
+        if not self.led and self.until_due <= 0:
+            attempt(self, self._do_due)
+
+    def _do_due(self) -> None:
         before, looks = self.model, self.n_seen >= self.next_look
         if self.pending_refit is not None and self.n_seen >= self.pending_refit.due:
             self._publish(self.pending_refit)
         if self.n_refits == 0 and self.n_seen >= self.next_refit:  # one cluster of all is nothing to look by
             self._start_refit()
-        if looks:
+        if looks and self.model is not None:
             self._look()
         if self.n_seen >= self.next_refit:
             self._start_refit()
         if self.model is not before or looks:
             self._note()
+
+    def _refit_now(self, more: Moments | None = None) -> None:
+        """Refit at once, from the present clusters and `more`."""
+
+        def refit() -> None:
+            self._start_refit(lag=0, more=more)
+            self._note()
+
+        attempt(self, refit)
+
+    def _publish_pending(self) -> None:
+        assert self.pending_refit is not None
+        self._publish(self.pending_refit)
+        self._note()
 
     # ---------------------------------------------------------------- refits
 
@@ -350,7 +371,10 @@ class Engine(Looking):
         if first and more is None:
             return
         self.n_refits += 1
-        start = self.model.current.clusters
+        fresh = self.failures_in_a_row > 0
+        if fresh:
+            aside = NOWHERE
+        start = tree.total if fresh else self.model.current.clusters
         if len(aside):
             start = start[np.setdiff1d(np.arange(len(start)), aside)]
         start = start if more is None else Moments.stack([start, more])
@@ -361,7 +385,7 @@ class Engine(Looking):
         # Soon after a change a search from nothing would find where clusters were beside where they are.
         settled = not self.ids_changed and (drifted or searched >= enough)
         challenged = schedule.challenged(evidence, self.last_challenge, quiet, settled)
-        cold = challenged or (drifted and self.ids_changed)
+        cold = challenged or fresh or (drifted and self.ids_changed)
         if cold:
             self.last_challenge = evidence
         more_strays = settling or self.shards.strays.count >= STRAY_GROWTH * self.strays_searched
@@ -382,6 +406,7 @@ class Engine(Looking):
             drifted,
             float(self.recent(self.look_gap)[1].mean()),
             aside,
+            fresh,
         )
         self.pending_refit = Refit.started(work, due=self.n_seen + lag, background=s.background and lag > 0)
         if lag == 0:
@@ -433,7 +458,7 @@ class Engine(Looking):
     def _publish(self, refit: Refit) -> None:
         """Publish what a refit found; clusters keep their ids, and lifecycle events are reported."""
         found = refit.result()
-        self.pending_refit = None
+        self.pending_refit, self.failures_in_a_row = None, 0
         assert (
             self.model is not None
         )  # with the clusters that the refit began from, though some may have new ids

@@ -11,6 +11,7 @@ import numpy as np
 from streamclust._kernels.check import all_within
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.families import is_discrete
+from streamclust.interrupts import HeldInterrupts
 from streamclust.schema import Cells, table_of
 
 if TYPE_CHECKING:
@@ -26,9 +27,10 @@ def learn_with_zeros(engine: Engine, rows: Floats | list[Row], w: Floats, t: Flo
     for run in engine.runs(len(rows)):
         done = run.start
         while done < run.stop:
-            shards.widen_by_zeros(int(width[done]))
-            end = done + int(np.searchsorted(width[done : run.stop], shards.capacity, side="right"))
-            shards.widen_by_zeros(int(width[end - 1]))
+            with HeldInterrupts():
+                shards.widen_by_zeros(int(width[done]))
+                end = done + int(np.searchsorted(width[done : run.stop], shards.capacity, side="right"))
+                shards.widen_by_zeros(int(width[end - 1]))
             block = zero_filled(rows[done:end], shards.n_features)
             engine.learn_checked(block, w[done:end], t[done:end], shard)
             done = end
@@ -64,10 +66,11 @@ def completed(engine: Engine, row: Floats, shard: Hashable) -> Floats:
     """Fill the missing values of a row, and add its new features."""
     shards, known = engine.shards, ~np.isnan(row)
     width = int(np.flatnonzero(known)[-1]) + 1
-    if shards.n_features == 0:
-        shards.begin(width)
-    elif width > shards.n_features:
-        shards.widen(np.nan_to_num(row[shards.n_features : width]))
+    with HeldInterrupts():
+        if shards.n_features == 0:
+            shards.begin(width)
+        elif width > shards.n_features:
+            shards.widen(np.nan_to_num(row[shards.n_features : width]))
     row = row[: shards.n_features]
     if len(row) < shards.n_features or not known[: len(row)].all():
         row = engine.fill(with_width(row[None], shards.n_features)[0], shard)

@@ -102,6 +102,7 @@ class Model:
 
     def learnt(self, running: Moments, moved: bool = False) -> Model:
         """The model with its components as of a look."""
+        check_finite(running)
         model = replace(self, running=running, moved=self.moved or moved)
         if not model.moved:  # what depends on what was published alone
             kept = {"published": self.published, "large": self.large}
@@ -342,6 +343,12 @@ class Model:
 
 
 # -------------------------------------------------------------------- of results, hard or soft
+
+
+def check_finite(clusters: Moments) -> None:
+    """Raise FloatingPointError for clusters that no event could be assigned to."""
+    if not all(np.isfinite(part).all() for part in (clusters.weight, clusters.mean, clusters.scatter)):
+        raise FloatingPointError("clusters hold NaN or infinity")
 
 
 def large_rows(weight: Floats) -> Ints:

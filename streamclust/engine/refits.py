@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from threading import Thread
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine.births import MIN_BIRTH_EVENTS
 from streamclust.engine.dp_means import refit_dp_means
-from streamclust.engine.model import NOWHERE, Model, Result, chosen, joined, weighing
+from streamclust.engine.model import NOWHERE, Model, Result, check_finite, chosen, joined, weighing
 from streamclust.engine.present import WithStrays
 from streamclust.engine.settings import COVARIANCE, EngineSettings
 from streamclust.engine.shaping import joined_components
@@ -50,6 +52,8 @@ class Work(NamedTuple):
     """What one of the latest events weighs."""
     aside: Ints = NOWHERE
     """Rare components of the old model that `tree` holds no events of: they stay as they are."""
+    fresh: bool = False
+    """Whether to start without the clusters and the prior of the old model: the last refit from those failed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,46 +73,100 @@ class Found:
     owner: tuple[int, ...] = ()
 
 
+class RefitError(RuntimeError):
+    """A refit failed before it was saved; the message is `reason_of` what it raised then."""
+
+
+def reason_of(error: Exception) -> str:
+    """Why a refit failed, the same before and after it was saved."""
+    return str(error) if isinstance(error, RefitError) else f"{type(error).__name__}: {error}"
+
+
 class Refit:
     """A refit on its way. What it does depends on event counts alone, not on how long it takes.
 
-    It may be pickled, copied or saved on its way: that waits for it.
+    It may be pickled, copied or saved on its way: that waits for it. So does a fork; a child process that was forked
+    all the same, without the thread, does the work itself.
     """
 
-    def __init__(self, due: int, found: Found | None = None) -> None:
+    def __init__(self, due: int, found: Found | None = None, error: Exception | None = None) -> None:
         self.due = due
         self._found = found
-        self._error: BaseException | None = None
+        self._error = error
+        self._work: Work | None = None
         self._thread: Thread | None = None
 
     @classmethod
     def started(cls, work: Work, due: int, background: bool) -> Refit:
         """Begin, in a thread of its own if `background`."""
         refit = cls(due)
+        refit._work = work
         if background:
-            refit._thread = Thread(target=refit._run, args=(work,), name="streamclust-refit", daemon=True)
+            refit._thread = Thread(target=refit._run, name="streamclust-refit", daemon=True)
+            RUNNING.add(refit)
             refit._thread.start()
         else:
-            refit._run(work)
+            refit._run()
         return refit
 
-    def _run(self, work: Work) -> None:
+    def _run(self) -> None:
+        assert self._work is not None
         try:
-            self._found = find(work)
-        except BaseException as error:  # handed to whoever waits for the result
+            self._found = find(self._work)
+        except Exception as error:  # handed to whoever asks for the result
             self._error = error
+        self._work = None
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until the thread, if there is one, has ended."""
+        if self._thread is not None:
+            self._thread.join(timeout)
+            if not self._thread.is_alive():
+                RUNNING.discard(self)
 
     def result(self) -> Found:
-        """What was found; waits for it."""
-        if self._thread is not None:
-            self._thread.join()
+        """What was found; waits for it. Raises what the search raised."""
+        self.wait()
+        if self._found is None and self._error is None:  # forked: the thread stayed behind in the parent
+            self._run()
         if self._error is not None:
             raise self._error
         assert self._found is not None
         return self._found
 
+    def outcome(self) -> Found | str:
+        """What was found or, if the search failed, the reason; waits for it."""
+        try:
+            return self.result()
+        except Exception as error:
+            return reason_of(error)
+
     def __getstate__(self) -> dict[str, Any]:
-        return {"due": self.due, "_found": self.result(), "_error": None, "_thread": None}
+        found = self.outcome()
+        failed = isinstance(found, str)
+        return {
+            "due": self.due,
+            "_found": None if failed else found,
+            "_error": RefitError(found) if failed else None,
+            "_work": None,
+            "_thread": None,
+        }
+
+
+RUNNING: WeakSet[Refit] = WeakSet()
+"""Refits in threads."""
+FORK_SECONDS = 30.0
+"""A fork waits as long for each running refit: a child would inherit the locks that its thread holds."""
+
+
+def wait_before_fork() -> None:
+    """Let running refits end."""
+    for refit in list(RUNNING):
+        refit.wait(FORK_SECONDS)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=wait_before_fork)
 
 
 def find(work: Work) -> Found:
@@ -120,7 +178,10 @@ def find(work: Work) -> Found:
         start = start.widen(tree.total.mean[0, start.n_features :])
     if work.search_strays and settings.refit == "bkm":
         start = with_rare(settings, start, work.strays[work.old.large.outside(work.strays)], work.number)
-    best = fit(settings, tree, with_prior(start, work.old.result), work.number, work.cold)
+    best = fit(
+        settings, tree, start if work.fresh else with_prior(start, work.old.result), work.number, work.cold
+    )
+    check_finite(best.clusters)
     if isinstance(tree, WithStrays) and settings.refit == "bkm" and not work.drifted:
         best = keeping_rare(settings, best, start, *tree.outside())
     if work.drifted:

@@ -20,6 +20,7 @@ from streamclust.engine.settings import EngineSettings
 from streamclust.engine.watch import BLOCK_EVENTS, WINDOW_EVENTS, Ring, Watch
 from streamclust.families import FamilyLike, is_discrete
 from streamclust.families import family as family_named
+from streamclust.interrupts import HeldInterrupts
 from streamclust.sketch import CoordinateMap
 from streamclust.tree import SummaryTree, merge_all
 
@@ -27,6 +28,9 @@ WHOLE_EVENTS = 2048
 """Number of latest events that are all kept, not only sampled."""
 LOOK_SAMPLE_EVENTS = schedule.LOOK_EVENTS // BLOCK_EVENTS
 """Number of watched events between two looks, by which a look judges."""
+
+MAX_HALF_LIVES = 64.0
+"""Watched events weigh nothing after so many half-lives: beside the latest, less than a rounding error."""
 
 
 @dataclass
@@ -52,7 +56,8 @@ class Shard:
         if half_life is None or self.tree.timed or not len(weight):
             return weight
         number = self.watch.numbers()[-len(weight) :]
-        return np.asarray(weight * np.exp2((number - number[-1]) / half_life))
+        half_lives = (number[-1] - number) / half_life
+        return np.where(half_lives < MAX_HALF_LIVES, weight * np.exp2(-half_lives), 0.0)
 
     def widen(self, values: Floats) -> None:
         """Add columns in which every event so far has these values."""
@@ -157,8 +162,9 @@ class Shards(dict[Hashable, Shard]):
         trees = [part.tree for part in self.values()]
         if self.settings.max_leaves is None and trees:
             most = max(leaves_for(n_clusters, trees[0].leaf_bytes), *(tree.max_leaves or 0 for tree in trees))
-            for tree in trees:
-                tree.raise_max_leaves(most)
+            with HeldInterrupts():
+                for tree in trees:
+                    tree.raise_max_leaves(most)
 
     def keep(self, rows: Floats, weight: Floats | None, at: int) -> None:
         """Keep the latest events whole, the first of which is number `at` of the stream."""

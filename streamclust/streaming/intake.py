@@ -156,21 +156,32 @@ class Intake:
             )
 
     def flush(self) -> None:
-        """Learn the buffered events."""
-        if self._plain:
-            whole, self._plain = self._plain, []
-            self._learn_rows(np.array(whole, dtype=np.float64), None, None)
-        if self._others:
-            waiting, self._others = self._others, []
-            rows, weight, time = zip(*waiting, strict=True)
-            plain = all(w == 1.0 for w in weight)
-            timeless = all(t is None for t in time)
-            self._learn_rows(
-                list(rows) if self.zeros else stacked(rows, self.door.n_features),
-                None if plain else np.array(weight),
-                None if timeless else np.array(time),
-            )
-        self.make_room()
+        """Learn the buffered events. If that is interrupted (Ctrl-C), those not learnt yet stay in the buffer."""
+        before = self.door.n_seen
+        plain, self._plain = self._plain, []
+        others, self._others = self._others, []
+        try:
+            if plain:
+                self._learn_rows(np.array(plain, dtype=np.float64), None, None)
+            if others:
+                self._learn_others(others)
+        except KeyboardInterrupt:
+            learnt = self.door.n_seen - before
+            self._plain, self._others = plain[learnt:], others[learnt:]
+            raise
+        finally:
+            self.make_room()
+
+    def _learn_others(self, waiting: list[tuple[Row, float, float | None]]) -> None:
+        """Learn buffered events that have weights, times or other features than those known."""
+        rows, weight, time = zip(*waiting, strict=True)
+        plain = all(w == 1.0 for w in weight)
+        timeless = all(t is None for t in time)
+        self._learn_rows(
+            list(rows) if self.zeros else stacked(rows, self.door.n_features),
+            None if plain else np.array(weight),
+            None if timeless else np.array(time),
+        )
 
     # ---------------------------------------------------------------- many events
 

@@ -88,6 +88,10 @@ def _full_second(mean: Floats, covariance: Floats | None) -> Floats:
     return products
 
 
+MIN_VARIANCE_RATIO = 1e-13
+"""Least variance of a full covariance over its largest: below it, the sum of the parts has no digit of it left."""
+
+
 def _full_maximise(mean: Floats, second: Floats, least: float) -> Floats:
     """(3.17); of all covariances with no variance below `least`, the one with those eigenvalues raised is best."""
     k, d = mean.shape
@@ -98,8 +102,9 @@ def _full_maximise(mean: Floats, second: Floats, least: float) -> Floats:
         np.linalg.cholesky(covariance - least * np.eye(d))
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(covariance)
-        low = values[:, 0] < least
-        raised = np.maximum(values[low], least)
+        lowest = np.maximum(least, MIN_VARIANCE_RATIO * values[:, -1])
+        low = values[:, 0] < lowest
+        raised = np.maximum(values[low], lowest[low, None])
         covariance[low] = np.einsum("kij,kj,klj->kil", vectors[low], raised, vectors[low])
     return covariance
 

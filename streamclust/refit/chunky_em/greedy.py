@@ -13,6 +13,8 @@ CANDIDATES = 10
 """Candidates per component: 4 are too few."""
 PARTIAL_STEPS = 10
 """Steps of partial EM before candidates are compared: fresh ones mostly start below the mixture they would join."""
+MIN_SHARE_LEFT = 1e-300
+"""Share that the other components must hold together for one to be removed."""
 
 
 def insert(space: Space, fit: Fit, least: float, rng: np.random.Generator) -> Components | None:
@@ -107,6 +109,9 @@ def least_missed(space: Space, fit: Fit) -> int:
     missed = np.empty(fit.components.n_components)
     for k in range(len(missed)):
         others = np.ascontiguousarray(np.delete(joint, k, axis=1))
-        rest = max(1.0 - float(fit.components.weight[k]), 1e-300)
+        rest = float(np.delete(fit.components.weight, k).sum())
+        if not rest > MIN_SHARE_LEFT:  # it holds everything: without it no mixture would be left
+            missed[k] = -np.inf
+            continue
         missed[k] = share_rows(others, weight, bound) - weight.sum() * np.log(rest)
     return int(missed.argmax())
