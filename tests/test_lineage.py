@@ -76,7 +76,38 @@ def test_listeners_hear_every_change_once():
     lineage = Lineage(heard.append)
     ids = (lineage.born(1, 0, 1.0),)
     follow(lineage, ids, [[3.0, 7.0]])
+    assert heard == []  # not before the change can be seen
+    lineage.deliver()
+    lineage.deliver()
     assert heard == list(lineage)
+
+
+def test_a_listener_that_raises_is_logged_and_the_others_hear_on(caplog):
+    heard = []
+
+    def listen(change):
+        heard.append(change)
+        raise RuntimeError("no such table")
+
+    lineage = Lineage(listen)
+    lineage.born(1, 0, 1.0)
+    lineage.born(2, 0, 1.0)
+    lineage.deliver()
+    assert heard == list(lineage)
+    assert "no such table" in caplog.text
+
+
+def test_a_lineage_is_restored_to_a_mark():
+    lineage = Lineage()
+    ids = (lineage.born(1, 0, 1.0), lineage.born(1, 0, 1.0))
+    lineage.history.add(1, {0: 1.0})
+    lineage.deliver()
+    before, mark = lineage.to_dict(), lineage.mark()
+    lineage.retire(5, 1, 0, 1.0)
+    follow(lineage, ids, [[3.0, 7.0], [0.0, 1.0]])
+    lineage.history.add(5, {0: 1.0})
+    lineage.restore(mark)
+    assert lineage.to_dict() == before
 
 
 def test_the_log_is_bounded_and_the_ids_go_on():

@@ -147,6 +147,11 @@ class FeatureReporting:
         return self._stream.lineage
 
     @property
+    def n_failed_refits(self) -> int:
+        """Number of searches for features that failed: each time those there were stayed."""
+        return self._stream.n_failed_refits
+
+    @property
     def n_missing(self) -> int:
         """How many values were imputed so far, of events whose block is learnt."""
         return self._stream.n_missing

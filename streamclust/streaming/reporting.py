@@ -73,6 +73,21 @@ class Reporting:
         return self._intake.door.sketch
 
     @property
+    def n_failed_refits(self) -> int:
+        """Number of refits, and looks between them, that failed: each time the last good model stayed."""
+        return self._intake.engine.n_failed_refits
+
+    @property
+    def n_failed_in_a_row(self) -> int:
+        """Number of refits and looks that have failed since a refit last succeeded."""
+        return self._intake.engine.failures_in_a_row
+
+    @property
+    def last_refit_error(self) -> str:
+        """Reason of the latest failure of a refit; empty if none has failed."""
+        return self._intake.engine.last_failure
+
+    @property
     def n_seen_by_shard(self) -> dict[Hashable, int]:
         """How many events were learnt of each shard that is here."""
         return self._intake.n_seen_by_shard()

@@ -106,7 +106,7 @@ def add_health(app: FastAPI, backend: Backend, settings: Settings) -> None:
 
     @app.get("/readyz", tags=["health"], response_model=schemas.Ready)
     async def readyz() -> Response:
-        """Whether partitions are assigned, with their state and a model, and checkpoints can be written."""
+        """Whether partitions are assigned, with their state and a model, checkpoints can be written, and refits succeed."""
         stats = backend.service.stats
         group = backend.service.group
         if not stats.ready:
@@ -121,6 +121,8 @@ def add_health(app: FastAPI, backend: Backend, settings: Settings) -> None:
             )
         if stats.checkpoint_error:
             raise HttpProblem(503, f"the service goes on, but {unsaved(stats)}", {"Retry-After": "10"})
+        if trouble := backend.refit_trouble:
+            raise HttpProblem(503, f"the service goes on, but {trouble}", {"Retry-After": "10"})
         return answer({"ready": True})
 
     @app.get(

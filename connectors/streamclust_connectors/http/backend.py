@@ -29,6 +29,8 @@ from streamclust_connectors.settings.sections import HttpSection
 from streamclust_connectors.shelf import MAX_SNAPSHOTS, TakenSnapshot
 from streamclust_connectors.sources import Brought
 
+MAX_FAILED_REFITS = 3
+"""Not ready after so many failed refits in a row."""
 NOVELTY_EVENTS = 256
 """Number of latest events over which a sample averages novelty."""
 
@@ -97,6 +99,7 @@ class Backend:
             "events_per_second": stats.rate,
             "dead_letters": stats.dead_letters,
             "refused": stats.refused + clusterer.n_refused,
+            "failed_refits": clusterer.n_failed_refits,
             "lag": lag,
             "lag_total": sum(lag.values()) if lag else None,
             "memory_bytes": memory(),
@@ -109,6 +112,17 @@ class Backend:
             "stopped": {f"{topic}-{number}": why for (topic, number), why in dict(stats.stopped).items()},
             "group": self.group(),
         }
+
+    @property
+    def refit_trouble(self) -> str:
+        """Why the model is no longer kept up to date: several refits in a row have failed; empty otherwise."""
+        learner = self.service.learner
+        if not isinstance(learner, StreamClusterer):
+            return ""
+        shown = self.service.shown
+        if shown.n_failed_in_a_row < MAX_FAILED_REFITS:
+            return ""
+        return f"the last {shown.n_failed_in_a_row} refits have failed ({shown.last_refit_error})"
 
     def group(self) -> dict[str, Any] | None:
         """The members of the consumer group and its model; None for a service that has a model of its own."""

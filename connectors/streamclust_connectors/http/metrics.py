@@ -43,6 +43,9 @@ class ServiceCollector(Collector):
         backend, stats = self.backend, self.backend.service.stats
         for figure, (name, meaning) in COUNTERS.items():
             yield CounterMetricFamily(PREFIX + name, meaning, value=getattr(stats, figure))
+        yield CounterMetricFamily(
+            PREFIX + "failed_refits", "Refits that failed; the last good model stays.", value=self._failed_refits
+        )
         kinds = CounterMetricFamily(
             PREFIX + "lifecycle_events", "Clusters or features born, died, split and merged.", labels=["kind"]
         )
@@ -66,6 +69,12 @@ class ServiceCollector(Collector):
         for name, (meaning, value) in self._gauges().items():
             if value is not None:
                 yield GaugeMetricFamily(PREFIX + name, meaning, value=float(value))
+
+    @property
+    def _failed_refits(self) -> int:
+        service = self.backend.service
+        learner = service.shown if isinstance(service.learner, StreamClusterer) else service.learner
+        return learner.n_failed_refits
 
     def _gauges(self) -> dict[str, tuple[str, float | None]]:
         """Figures of now, by name, with their descriptions."""

@@ -50,6 +50,8 @@ class Status(BaseModel):
     events_per_second: float
     dead_letters: int
     refused: int
+    failed_refits: int
+    """Refits that failed; each time the last good model stayed."""
     lag: dict[str, int]
     """Records still to be read, by topic and partition."""
     lag_total: int | None

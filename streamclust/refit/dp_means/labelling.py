@@ -229,6 +229,9 @@ def principal_deviation(deviation: Floats, weight: Floats) -> Floats:
     along = axis @ deviation / scale
     for _ in range(POWER_ITERATIONS):
         axis = deviation @ (weight * along)
-        axis = axis / np.sqrt(axis @ axis)
+        length = float(np.sqrt(axis @ axis))
+        if not length > 0:  # deviations so small that their squares are 0
+            return np.zeros_like(axis)
+        axis = axis / length
         along = axis @ deviation
     return np.asarray(axis * np.sqrt(along**2 @ weight / weight.sum()))
