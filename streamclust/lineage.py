@@ -282,7 +282,11 @@ class Lineage:
     def mark(self) -> Mark:
         """The state as of now, for `restore`."""
         return Mark(
-            self._next, frozenset(self.retired), self.born_at.copy(), tuple(self.history), len(self._unreported)
+            self._next,
+            frozenset(self.retired),
+            self.born_at.copy(),
+            tuple(self.history),
+            len(self._unreported),
         )
 
     def restore(self, mark: Mark) -> None:

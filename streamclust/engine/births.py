@@ -12,7 +12,7 @@ from streamclust.refit.dp_means.online import lead
 from streamclust.refit.partition import Partition
 
 MIN_BIRTH_EVENTS = 5
-"""Watched events that a new cluster needs at least."""
+"""Distinct watched events that a new cluster needs at least."""
 MIN_VARIANCE_SHARE = 1e-6
 """Variances of a new cluster are at least this share of the average variance."""
 
@@ -21,7 +21,7 @@ def newborn(model: Model, outsiders: Floats, penalty: float | None = None) -> Mo
     """New clusters for watched events that are outside all others; their weights count watched events.
 
     Outsiders are grouped by DP-means in a single pass (`lead`). λ² is `penalty` or, without one, that of a cluster of
-    average variance. A group of at least MIN_BIRTH_EVENTS is a birth where, by the infinite mixture's rule, its events
+    average variance. A group of at least MIN_BIRTH_EVENTS distinct events is a birth where, by the infinite mixture's rule, its events
     are likelier as a cluster than as members of the nearest.
     """
     clusters = model.shown.clusters
@@ -36,7 +36,8 @@ def newborn(model: Model, outsiders: Floats, penalty: float | None = None) -> Mo
         variance = np.einsum("ii->i", typical) if typical.ndim == 2 else np.broadcast_to(typical, d)
         groups = lead(outsiders / np.sqrt(variance), 4 * reach(d))
     found = Moments.rows_of_points(outsiders).to_groups(groups, kind=clusters.kind)
-    found = found[np.flatnonzero(found.weight >= MIN_BIRTH_EVENTS)]
+    distinct = np.unique(np.column_stack([groups, outsiders]), axis=0)[:, 0].astype(np.int64)
+    found = found[np.flatnonzero(np.bincount(distinct, minlength=len(found)) >= MIN_BIRTH_EVENTS)]
     found = found[np.flatnonzero(worthwhile(model, found))]
     if typical is None:
         return found

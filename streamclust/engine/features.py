@@ -164,7 +164,8 @@ class FeatureStream:
                 raise
             self.n_failed_refits += 1
             log.exception(
-                "a search for features failed at event %d; the stream goes on with those it has", self.n_events
+                "a search for features failed at event %d; the stream goes on with those it has",
+                self.n_events,
             )
         self.lineage.deliver()
 

@@ -33,6 +33,29 @@ def blur_of(points: Floats, weight: Floats, variance: Floats) -> Floats:
     return np.asarray(steps) + MIN_BLUR_DEVIATIONS**2 * variance
 
 
+def n_distinct_rows(points: Floats) -> int:
+    """Number of rows that repeat no other; all of them, where rows only tie because features have few values.
+
+    Events that are repeated, and catalogues of some points, tie in several features at once: two of them alone have
+    about as many values each as there are distinct rows. Rounded values tie in one feature and differ in another.
+
+    >>> rng = np.random.default_rng(0)
+    >>> n_distinct_rows(np.repeat(rng.normal(size=(50, 2)), 4, axis=0))
+    50
+    >>> n_distinct_rows(rng.integers(9, size=(200, 2)))
+    200
+    """
+    n_values = []
+    for column in points.T:
+        n_values.append(len(np.unique(column)))
+        if n_values[-1] == len(points):
+            return len(points)
+    if len(n_values) < 2:
+        return len(points)
+    distinct = len(np.unique(points, axis=0))
+    return distinct if 2 * sorted(n_values)[-2] >= distinct else len(points)
+
+
 def step_variance(values: Floats, weight: Floats, variance: float) -> float:
     """The mean over events of the variance within the step that an event's value stands for.
 
@@ -55,7 +78,9 @@ def step_variance(values: Floats, weight: Floats, variance: float) -> float:
         return float(share[0]) ** 2 * variance
     above = spacing(value, total / n, count)
     below = spacing(-value[::-1], total[::-1] / n, count[::-1])[::-1]
-    shared = share > 0  # a value of one event stands for no step, though it may be infinitely far from the others
+    shared = (
+        share > 0
+    )  # a value of one event stands for no step, though it may be infinitely far from the others
     step = share[shared] * np.minimum(above, below)[shared]
     return float(total[shared] @ np.minimum(step**2 / 12, share[shared] ** 2 * variance)) / n
 

@@ -44,7 +44,9 @@ class ServiceCollector(Collector):
         for figure, (name, meaning) in COUNTERS.items():
             yield CounterMetricFamily(PREFIX + name, meaning, value=getattr(stats, figure))
         yield CounterMetricFamily(
-            PREFIX + "failed_refits", "Refits that failed; the last good model stays.", value=self._failed_refits
+            PREFIX + "failed_refits",
+            "Refits that failed; the last good model stays.",
+            value=self._failed_refits,
         )
         kinds = CounterMetricFamily(
             PREFIX + "lifecycle_events", "Clusters or features born, died, split and merged.", labels=["kind"]

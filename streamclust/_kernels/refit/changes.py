@@ -86,12 +86,12 @@ def merge_changes(
 def split_changes(
     which: Bools, half_weight: Floats, half_square: Floats, half_mean: Floats, half_scatter: Floats, weight: Floats,
     mean: Floats, scatter: Floats, terms: Floats, xi0: float, m0: Floats, eta0: float, B0: Floats, blur: Floats,
-    phi0: float, everything: float, kish: bool, fewest: float,
+    phi0: float, everything: float, evidence: float, fewest: float,
 ) -> Floats:  # fmt: skip
     """The change of F where a cluster becomes its two halves, for those (cuts, clusters) that are asked for; in order.
 
-    With `kish`, rows are a sample: each is judged at the effective size of its smaller half, and infinite if that holds
-    fewer than `fewest` sampled events.
+    With `evidence` above 0 rows are a sample, each worth so many events: a split is judged at the effective size of its
+    smaller half, and infinite if that is worth fewer than `fewest` events.
     """
     cuts, k = which.shape
     d = len(m0)
@@ -106,7 +106,7 @@ def split_changes(
                 continue
             small = 0 if half_weight[t, c, 0] <= half_weight[t, c, 1] else 1
             n, square = half_weight[t, c, small], half_square[t, c, small]
-            f = max(1.0, n / square) if kish else 1.0
+            f = max(1.0, evidence * n / square) if evidence > 0.0 else 1.0
             total = change_of_normaliser(f * everything, k, k + 1, phi0)
             for h in range(2):
                 total += term_of_scaled(
@@ -120,6 +120,6 @@ def split_changes(
                     f, weight[c], mean[c], scatter[c], xi0, m0, eta0, B0, blur, phi0, prior, spread, m, B, factor,
                     column,
                 )  # fmt: skip
-            change[p] = np.inf if kish and n * n < fewest * square else total
+            change[p] = np.inf if evidence * n * n < fewest * square and evidence > 0.0 else total
             p += 1
     return change

@@ -118,7 +118,11 @@ def move_rows(
             stay = penalty
         else:
             rest = mass[own] - w
-            stay = w * mass[own] / rest * squared_distance(points, r, mean, own) if rest > 0.0 else 0.0
+            stay = 0.0
+            if (
+                rest > 1e-12 * mass[own]
+            ):  # else the others weigh nothing beside it: it stays, or they would be lost
+                stay = w * mass[own] / rest * squared_distance(points, r, mean, own)
         best, target, free = stay, own, -1
         for c in range(k):
             if count[c] == 0:

@@ -120,13 +120,13 @@ def score(
 
 
 @small_part
-def scales_of(labels: Ints, row_weight: Floats, weight: Floats, kish: bool) -> Floats:
+def scales_of(labels: Ints, row_weight: Floats, weight: Floats, evidence: float) -> Floats:
     """Each cluster's local Kish scale, max(1, Kish_c / n_c): 1 unless the rows are a sample."""
     f = np.zeros(len(weight))
     for r in range(len(labels)):
         f[labels[r]] += row_weight[r] * row_weight[r]
     for c in range(len(weight)):
-        f[c] = max(1.0, weight[c] / f[c]) if kish else 1.0
+        f[c] = max(1.0, evidence * weight[c] / f[c]) if evidence > 0.0 else 1.0
     return f
 
 
@@ -183,16 +183,16 @@ def score_clusters(
 @kernel
 def merge_some(
     labels: Ints, row_weight: Floats, weight: Floats, mean: Floats, scatter: Floats, terms: Floats, everything: float,
-    xi0: float, m0: Floats, eta0: float, B0: Floats, blur: Floats, phi0: float, root: Floats, kish: bool,
+    xi0: float, m0: Floats, eta0: float, B0: Floats, blur: Floats, phi0: float, root: Floats, evidence: float,
     neighbours: int, past_rest: bool,
 ) -> int:  # fmt: skip
     """A round of merges: rewrites labels and moments, and returns how many clusters are left; 0 where no merge pays.
 
-    With `kish`, each is judged at the effective size of its smaller cluster. With `past_rest` the best are made even
+    With `evidence`, each is judged at the effective size of its smaller cluster. With `past_rest` the best are made even
     where none pays.
     """
     into = np.empty(len(weight), dtype=np.int64)
-    f = scales_of(labels, row_weight, weight, kish)
+    f = scales_of(labels, row_weight, weight, evidence)
     if not merges_of(
         weight, mean, scatter, terms, f, everything, xi0, m0, eta0, B0, blur, phi0, root, neighbours, past_rest, into
     ):  # fmt: skip

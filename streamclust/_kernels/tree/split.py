@@ -349,17 +349,18 @@ def gap_between(tree: Tree, slot: int, right: Ints, v: Floats, gap: Floats) -> f
     width = tree.scatter.shape[1]
     points, mass = sample_deviations(tree, slot)
     total = 0.0
-    mass_right = 0.0
+    mass_left, mass_right = 0.0, 0.0  # each summed: the difference of total and one would cancel
     for k in range(mass.size):
         total += mass[k]
+        mass_left += mass[k] * (1 - right[k])
         mass_right += mass[k] * right[k]
     for j in range(d):
         gap[j] = 0.0
-    if not 0.0 < mass_right < total:  # one side has decayed to nothing
+    if not (mass_left > 0.0 and 0.0 < mass_right < total):  # one side has decayed to nothing
         return 0.5
     p = mass_right / total
     for k in range(mass.size):
-        factor = mass[k] / mass_right if right[k] == 1 else -mass[k] / (total - mass_right)
+        factor = mass[k] / mass_right if right[k] == 1 else -mass[k] / mass_left
         for j in range(d):
             gap[j] += factor * points[k, j]
     if tree.cutoff[slot] == np.inf:

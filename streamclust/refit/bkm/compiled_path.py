@@ -81,7 +81,7 @@ class Path:
         xi0, eta0, _ = self.prior
         k = merge_some(
             self.labels, self.rows[0], self.weight, self.mean, self.scatter, self.terms, self.everything, xi0, self.m0,
-            eta0, self.B0, self.blur, self.problem.mixture.phi0, self.root, self.problem.local_kish, NEIGHBOURS,
+            eta0, self.B0, self.blur, self.problem.mixture.phi0, self.root, float(self.problem.evidence), NEIGHBOURS,
             past_rest,
         )  # fmt: skip
         if k == 0:

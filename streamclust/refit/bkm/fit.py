@@ -17,6 +17,7 @@ from streamclust.families import AnyFamily, FamilyLike, Mixture, Rule, Summary, 
 from streamclust.families import family as family_named
 from streamclust.families.learners import AnyLearner, learner_of
 from streamclust.families.priors import spread_indices
+from streamclust.families.resolution import n_distinct_rows
 from streamclust.moments import Moments, Scatter
 from streamclust.parameters import MixtureName
 from streamclust.refit.bkm.labelling import Labelling
@@ -56,6 +57,8 @@ LEAF_MERGES = 8
 """Merges at once on the leaves, where so many pay."""
 FEW_CUTS = 2, 1
 """Principal and random first cuts of a cluster that a refit tries to split: its start has seen most of them."""
+MIN_DISTINCT_EVENTS = 256.0
+"""Repeated events count for as many in all at least: few values that are repeated often are clusters."""
 MAX_START_ROWS, MIN_START_ROWS = 20_000, 5_000
 """Searches start on at most MAX_START_ROWS points, fewer where points are wide, never fewer than MIN_START_ROWS."""
 
@@ -168,9 +171,10 @@ def sampled_problem(
     data = Sampled(tree.total, points, weight)
     family, mixture, learner = prepared(family, mixture, data, prior, search)
     size = effective_size(tree, weight)
+    evidence = 1.0 if family.scatter == "none" else evidence_of(points, size)
     # A sample point stands for many events. Scored at that weight, noise would look significant.
-    rows = Moments(weight * (size / weight.sum()), points, np.zeros((len(points), 0)), "none")
-    return Problem(family, mixture, rows, local_kish=True, learner=learner)
+    rows = Moments(weight * (evidence * size / weight.sum()), points, np.zeros((len(points), 0)), "none")
+    return Problem(family, mixture, rows, evidence, learner=learner)
 
 
 def effective_size(tree: LeafSummary, weight: Floats) -> float:
@@ -179,6 +183,15 @@ def effective_size(tree: LeafSummary, weight: Floats) -> float:
     if hasattr(tree, "sample_size"):
         size = max(size, tree.sample_size())
     return min(size, getattr(tree, "worth", np.inf))
+
+
+def evidence_of(points: Floats, size: float) -> float:
+    """Events that a sampled event of a sample of that size counts for: 1, unless many repeat others.
+
+    Repeated events tell nothing new. Counting distinct ones alone, but for MIN_DISTINCT_EVENTS, a refit finds no more
+    clusters than those can tell apart. Of one feature its resolution sees to that.
+    """
+    return min(1.0, max(n_distinct_rows(points) / len(points), MIN_DISTINCT_EVENTS / size))
 
 
 def cold_from_leaves(leaves: Problem, sample: Problem, rng: np.random.Generator) -> Steps:

@@ -300,10 +300,11 @@ class Labelling:
     @property
     def scales(self) -> Floats:
         """Each cluster's local Kish scale f = max(1, Kish_c / n_c): 1 unless the rows are a sample."""
-        if not self.problem.local_kish:
+        if not self.problem.evidence:
             return np.ones(self.n_clusters)
         w = self.problem.rows.weight
-        return np.maximum(1.0, self.clusters.weight / np.bincount(self.labels, w**2, self.n_clusters))
+        squares = np.bincount(self.labels, w**2, self.n_clusters)
+        return np.maximum(1.0, self.problem.evidence * self.clusters.weight / squares)
 
     def merge_changes(self) -> Floats:
         """The closed-form change of F for every merge a < b, (K, K); +∞ elsewhere.

@@ -31,16 +31,17 @@ MAX_CANCELLED_NATS = 1e-9
 class Problem:
     """Rows to partition, and what a partition is scored by.
 
-    With `local_kish` the rows are a stratified sample that stands for a stream. Their weights then total the
-    whole sample's effective size, and each split or merge is decided at the effective size of the smaller
-    cluster: where the sample is dense, its clusters have more evidence than their weight says.
+    With `evidence` above 0 the rows are a stratified sample that stands for a stream, and each counts for so many
+    events: for 1, or for less where events repeat each other. Their weights then total the whole sample's effective
+    size, and each split or merge is decided at the effective size of the smaller cluster: where the sample is dense, its
+    clusters have more evidence than their weight says.
     `assign` says how ME iterations find the cheapest cluster of each row; they find the same.
     """
 
     family: AnyFamily
     mixture: Mixture
     rows: Moments
-    local_kish: bool = False
+    evidence: float = 0.0
     assign: Assign = "auto"
     learner: AnyLearner | None = None
     """Learns the family's prior from the clusters; None where that is given."""

@@ -189,7 +189,7 @@ class SplitScan:
         return split_changes(
             which, halves.weight.reshape(shape), squares.reshape(shape), halves.mean.reshape(*shape, d),
             halves.flat_scatter.reshape(*shape, d * d), weight, mean, scatter, state.terms,
-            xi0, m0, eta0, B0, blur, problem.mixture.phi0, problem.weight, problem.local_kish, MIN_SAMPLED_EVENTS,
+            xi0, m0, eta0, B0, blur, problem.mixture.phi0, problem.weight, float(problem.evidence), MIN_SAMPLED_EVENTS,
         )  # fmt: skip
 
     def _change_any(self, halves: Moments, squares: Floats, which: Bools) -> Floats:
@@ -200,15 +200,15 @@ class SplitScan:
         first, second = halves[at], halves[at + 1]
         whole = self.state.terms[c]
         scale = np.ones(len(c))
-        if problem.local_kish:
+        if problem.evidence:
             small = np.where(first.weight <= second.weight, at, at + 1)
-            scale = np.maximum(1.0, halves.weight[small] / squares[small])
+            scale = np.maximum(1.0, problem.evidence * halves.weight[small] / squares[small])
             first, second = first.scale(scale), second.scale(scale)
             whole = problem.terms(self.state.clusters[c].scale(scale))
         parts = problem.terms(Moments.stack([first, second])).reshape(2, -1).sum(axis=0)
         change = np.asarray(change_of(whole, parts) + problem.price(self.k, self.k + 1, scale))
-        if problem.local_kish:
-            few = halves.weight[small] ** 2 < MIN_SAMPLED_EVENTS * squares[small]
+        if problem.evidence:
+            few = problem.evidence * halves.weight[small] ** 2 < MIN_SAMPLED_EVENTS * squares[small]
             change = np.where(few, np.inf, change)
         return change
 

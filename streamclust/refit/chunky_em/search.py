@@ -26,6 +26,8 @@ MAX_BIC_POINTS = 20_000
 MAX_VOUCHED_SIZES = 16.0
 """A sample vouches for at most so many times its own (Kish) size. Boxes that straddle overlapping clusters leave
 something to explain, however little of it: counted three million times, it would make 36 components of 10."""
+MIN_DISTINCT_EVENTS = 256
+"""Repeated events count for as many in all at least: few values that are repeated often are components."""
 ROUGH_TOLERANCE, FINAL_TOLERANCE = 1e-4, 1e-5
 """EM ends when F rises by less per point and iteration: while the mixture still changes, and in the end."""
 MAX_PASSES, PASS_GAIN = 10, 1e-4
@@ -47,7 +49,7 @@ class Data:
         some = spread_indices(len(points), MAX_BIC_POINTS) if len(points) > MAX_BIC_POINTS else slice(None)
         sampled = weight[some] / float(weight[some].sum())
         self._sample = space.lift(points[some])
-        self._weight = sampled * min(self.n, MAX_VOUCHED_SIZES / float((sampled**2).sum()))
+        self._weight = sampled * min(self.n, vouched_sizes(points) / float((sampled**2).sum()))
         self.notes: list[str] = []
 
     @property
@@ -61,6 +63,18 @@ class Data:
         likelihood = share_rows(joint, self._weight, np.empty(len(joint)))
         free = count_free(self.space.form, components.n_components, self.space.n_features)
         return -2.0 * likelihood + free * float(np.log(max(self._weight.sum(), 2.0)))
+
+
+def vouched_sizes(points: Floats) -> float:
+    """Number of its own sizes that a sample vouches for: where events repeat each other, of distinct ones alone.
+
+    A mixture has no resolution: each value that comes often would be a spike.
+    """
+    n_values = (len(np.unique(column)) for column in points.T)
+    if any(n == len(points) for n in n_values):
+        return MAX_VOUCHED_SIZES
+    distinct = len(np.unique(points, axis=0))
+    return max(distinct, min(MIN_DISTINCT_EVENTS, len(points))) / len(points)
 
 
 def move(name: str, fit: Fit) -> Step[Mixture]:
