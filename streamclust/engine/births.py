@@ -21,8 +21,8 @@ def newborn(model: Model, outsiders: Floats, penalty: float | None = None) -> Mo
     """New clusters for watched events that are outside all others; their weights count watched events.
 
     Outsiders are grouped by DP-means in a single pass (`lead`). λ² is `penalty` or, without one, that of a cluster of
-    average variance. A group of at least MIN_BIRTH_EVENTS distinct events is a birth where, by the infinite mixture's rule, its events
-    are likelier as a cluster than as members of the nearest.
+    average variance. A group of at least MIN_BIRTH_EVENTS distinct events is a birth where, by the infinite mixture's
+    rule, its events are likelier as a cluster than as members of the nearest.
     """
     clusters = model.shown.clusters
     d = clusters.n_features

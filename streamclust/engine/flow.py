@@ -23,6 +23,7 @@ from streamclust.engine.running import moved
 from streamclust.engine.settings import COVARIANCE, EngineSettings
 from streamclust.engine.shards import WHOLE_EVENTS, Shard, Shards
 from streamclust.engine.watch import WINDOW_EVENTS, Ring
+from streamclust.families.resolution import n_distinct_rows
 from streamclust.interrupts import HeldInterrupts
 from streamclust.lineage import Change, Lineage
 from streamclust.moments import Moments
@@ -35,6 +36,8 @@ from streamclust.tree.rows import check_rows
 
 CATCH_UP_EVENTS = 512
 """Clusters that were refitted in the background are moved to where their latest events are, of so many in all."""
+MIN_DISTINCT_EVENTS = 256
+"""A present of fewer distinct events is not refitted alone: repeats of some events do not show where clusters are."""
 STRAY_GROWTH = 1.5
 """Strays are searched for rare clusters again once there are so many times as many as at the last search."""
 
@@ -128,6 +131,7 @@ class Engine(Looking):
             self.shards.with_spare(x), requirements=["C", "A", "W"]
         )  # what kernels are compiled for
         part = self.shards[shard]
+        self._act()  # what was due before, if that was interrupted
         for run in self.runs(len(x)):
             with HeldInterrupts():
                 part.learn(x[run], w[run], t[run], self.n_seen)
@@ -422,7 +426,7 @@ class Engine(Looking):
         if self.model is None or not self.begin:
             return *self.shards.present(), None, NOWHERE
         rows, weight, covered = self.present_rows()
-        if not covered:
+        if not covered or n_distinct_rows(rows) < MIN_DISTINCT_EVENTS:
             return *self.shards.present(), None, NOWHERE
         share = self.model.result.clusters.weight / self.model.result.clusters.weight.sum()
         each = float(self.recent(self.look_gap)[1].mean())

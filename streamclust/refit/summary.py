@@ -8,10 +8,9 @@ from streamclust._kernels.types import Floats, Ints
 from streamclust.families.base import Summary
 from streamclust.moments import Moments
 
-
 NEGLIGIBLE_SHARE = 2.0**-40
-"""Sampled events of a smaller share of the weight are left out of a refit. A cluster of such events alone would be judged
-at a scale (its Kish size over its weight) at which free energies have no digit left for their differences."""
+"""Sampled events of a smaller share of the weight are left out of a refit. A cluster of such events alone would be
+judged at a scale (its Kish size over its weight) at which free energies have no digit left for their differences."""
 
 
 def weighty_sample(tree: Summary) -> tuple[Floats, Floats]:

@@ -129,8 +129,8 @@ class Intake:
 
     def _wait(self, row: Row, w: float, t: float | None) -> None:
         if self._plain:
-            self._others = [(np.array(values, dtype=np.float64), 1.0, None) for values in self._plain]
-            self._plain = []
+            others = [(np.array(values, dtype=np.float64), 1.0, None) for values in self._plain]
+            self._plain, self._others = [], others
         self._others.append((row, w, t))
         self._room -= 1
         if self._room <= 0 or (len(self.schema) != self.door.n_features and not self.zeros):

@@ -266,6 +266,18 @@ def test_equal_weights_are_decided_at_their_own_scale(draw):
     np.testing.assert_allclose(kish.merge_changes(), plain.merge_changes(), rtol=1e-9, atol=1e-7)
 
 
+@given(st.data(), st.integers(2, 5))
+def test_repeated_events_are_decided_as_if_they_came_once(draw, times):
+    points, _, labels = draw.draw(data("gaussian"))
+    once = Labelling(problem_of("gaussian", "finite", points, np.ones(len(points)), 1.0), labels)
+    rows = Moments.rows_of_points(np.repeat(points, times, axis=0), np.full(times * len(points), 1 / times))
+    again = Labelling(
+        Problem(once.problem.family, once.problem.mixture, rows, 1 / times), np.repeat(labels, times)
+    )
+    np.testing.assert_allclose(again.scales, 1.0)
+    np.testing.assert_allclose(again.merge_changes(), once.merge_changes(), rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize("infinite", [False, True])
 @given(st.data())
 def test_iterations_are_those_of_the_slow_twin(infinite, draw):

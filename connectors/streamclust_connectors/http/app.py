@@ -106,7 +106,7 @@ def add_health(app: FastAPI, backend: Backend, settings: Settings) -> None:
 
     @app.get("/readyz", tags=["health"], response_model=schemas.Ready)
     async def readyz() -> Response:
-        """Whether partitions are assigned, with their state and a model, checkpoints can be written, and refits succeed."""
+        """Whether partitions have their state and a model, checkpoints can be written, and refits succeed."""
         stats = backend.service.stats
         group = backend.service.group
         if not stats.ready:

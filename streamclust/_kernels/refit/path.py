@@ -188,8 +188,8 @@ def merge_some(
 ) -> int:  # fmt: skip
     """A round of merges: rewrites labels and moments, and returns how many clusters are left; 0 where no merge pays.
 
-    With `evidence`, each is judged at the effective size of its smaller cluster. With `past_rest` the best are made even
-    where none pays.
+    With `evidence` above 0 each is judged at the effective size of its smaller cluster. With `past_rest` the best are
+    made even where none pays.
     """
     into = np.empty(len(weight), dtype=np.int64)
     f = scales_of(labels, row_weight, weight, evidence)

@@ -57,8 +57,6 @@ LEAF_MERGES = 8
 """Merges at once on the leaves, where so many pay."""
 FEW_CUTS = 2, 1
 """Principal and random first cuts of a cluster that a refit tries to split: its start has seen most of them."""
-MIN_DISTINCT_EVENTS = 256.0
-"""Repeated events count for as many in all at least: few values that are repeated often are clusters."""
 MAX_START_ROWS, MIN_START_ROWS = 20_000, 5_000
 """Searches start on at most MAX_START_ROWS points, fewer where points are wide, never fewer than MIN_START_ROWS."""
 
@@ -171,7 +169,7 @@ def sampled_problem(
     data = Sampled(tree.total, points, weight)
     family, mixture, learner = prepared(family, mixture, data, prior, search)
     size = effective_size(tree, weight)
-    evidence = 1.0 if family.scatter == "none" else evidence_of(points, size)
+    evidence = 1.0 if family.scatter == "none" else evidence_of(points)
     # A sample point stands for many events. Scored at that weight, noise would look significant.
     rows = Moments(weight * (evidence * size / weight.sum()), points, np.zeros((len(points), 0)), "none")
     return Problem(family, mixture, rows, evidence, learner=learner)
@@ -185,13 +183,13 @@ def effective_size(tree: LeafSummary, weight: Floats) -> float:
     return min(size, getattr(tree, "worth", np.inf))
 
 
-def evidence_of(points: Floats, size: float) -> float:
-    """Events that a sampled event of a sample of that size counts for: 1, unless many repeat others.
+def evidence_of(points: Floats) -> float:
+    """Number of events that a sampled event counts for: 1 or, where events repeat others, the share of distinct ones.
 
-    Repeated events tell nothing new. Counting distinct ones alone, but for MIN_DISTINCT_EVENTS, a refit finds no more
-    clusters than those can tell apart. Of one feature its resolution sees to that.
+    Repeated events tell nothing new: a refit finds no more clusters than distinct events can tell apart. Of one feature
+    its resolution sees to that.
     """
-    return min(1.0, max(n_distinct_rows(points) / len(points), MIN_DISTINCT_EVENTS / size))
+    return n_distinct_rows(points) / len(points)
 
 
 def cold_from_leaves(leaves: Problem, sample: Problem, rng: np.random.Generator) -> Steps:

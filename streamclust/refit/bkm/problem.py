@@ -33,8 +33,8 @@ class Problem:
 
     With `evidence` above 0 the rows are a stratified sample that stands for a stream, and each counts for so many
     events: for 1, or for less where events repeat each other. Their weights then total the whole sample's effective
-    size, and each split or merge is decided at the effective size of the smaller cluster: where the sample is dense, its
-    clusters have more evidence than their weight says.
+    size, and each split or merge is decided at the effective size of the smaller cluster: where the sample is dense,
+    its clusters have more evidence than their weight says.
     `assign` says how ME iterations find the cheapest cluster of each row; they find the same.
     """
 

@@ -26,8 +26,6 @@ MAX_BIC_POINTS = 20_000
 MAX_VOUCHED_SIZES = 16.0
 """A sample vouches for at most so many times its own (Kish) size. Boxes that straddle overlapping clusters leave
 something to explain, however little of it: counted three million times, it would make 36 components of 10."""
-MIN_DISTINCT_EVENTS = 256
-"""Repeated events count for as many in all at least: few values that are repeated often are components."""
 ROUGH_TOLERANCE, FINAL_TOLERANCE = 1e-4, 1e-5
 """EM ends when F rises by less per point and iteration: while the mixture still changes, and in the end."""
 MAX_PASSES, PASS_GAIN = 10, 1e-4
@@ -74,7 +72,7 @@ def vouched_sizes(points: Floats) -> float:
     if any(n == len(points) for n in n_values):
         return MAX_VOUCHED_SIZES
     distinct = len(np.unique(points, axis=0))
-    return max(distinct, min(MIN_DISTINCT_EVENTS, len(points))) / len(points)
+    return distinct / len(points)
 
 
 def move(name: str, fit: Fit) -> Step[Mixture]:
