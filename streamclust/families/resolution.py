@@ -86,7 +86,7 @@ def step_variance(values: Floats, weight: Floats, variance: float) -> float:
 
 
 def spacing(value: Floats, share: Floats, count: Ints) -> Floats:
-    """One over the density above each of some sorted values; +∞ above the last.
+    """One over the density above each of some sorted values; +∞ above the last, and where the next weigh nothing.
 
     share  of the weight that has the value
     count  of the events that have it
@@ -104,4 +104,4 @@ def spacing(value: Floats, share: Floats, count: Ints) -> Floats:
     held[last] = 1.0
     distance = value[there] - value
     distance[last] = np.inf
-    return np.asarray(distance / held)
+    return np.divide(distance, held, out=np.full(len(held), np.inf), where=held > 0)

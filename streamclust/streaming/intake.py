@@ -129,6 +129,7 @@ class Intake:
 
     def _wait(self, row: Row, w: float, t: float | None) -> None:
         if self._plain:
+            others: list[tuple[Row, float, float | None]]
             others = [(np.array(values, dtype=np.float64), 1.0, None) for values in self._plain]
             self._plain, self._others = [], others
         self._others.append((row, w, t))

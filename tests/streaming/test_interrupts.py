@@ -29,7 +29,7 @@ def events(n, seed=0, centres=CENTRES):
 
 def moving(n):
     """A stream with births and a change, so that looks and refits have something to do."""
-    return np.concatenate([events(n // 2), events(n - n // 2, 1, CENTRES[:3] + [3.0, 30.0])])
+    return np.concatenate([events(n // 2), events(n - n // 2, 1, CENTRES[:3] + np.array([3.0, 30.0]))])
 
 
 def learn_many(model, x):
@@ -130,13 +130,17 @@ def test_settling_can_be_interrupted():
 @main_thread
 def test_held_interrupts_wait_for_the_outermost_block():
     done = []
-    with Moments(), pytest.raises(KeyboardInterrupt):
+
+    def work():
         with HeldInterrupts():
             with HeldInterrupts():
                 signal.raise_signal(signal.SIGINT)
                 done.append("inner")
             done.append("outer")
         done.append("never")
+
+    with Moments(), pytest.raises(KeyboardInterrupt):
+        work()
     assert done == ["inner", "outer"]
 
 
