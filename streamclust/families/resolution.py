@@ -104,4 +104,4 @@ def spacing(value: Floats, share: Floats, count: Ints) -> Floats:
     held[last] = 1.0
     distance = value[there] - value
     distance[last] = np.inf
-    return np.divide(distance, held, out=np.full(len(held), np.inf), where=held > 0)
+    return np.asarray(np.divide(distance, held, out=np.full(len(held), np.inf), where=held > 0))

@@ -20,6 +20,14 @@ def ids_of(model):
     return {cluster.id for cluster in model.clusters}
 
 
+def n_refits(model):
+    return model.to_state().values["n_refits"]
+
+
+def has_refit_under_way(model):
+    return "refit" in model.to_state().values
+
+
 def failing(real, numbers, error):
     """The search, which fails at the refits of these numbers."""
 
@@ -37,7 +45,7 @@ def test_a_failed_refit_is_counted_and_the_stream_goes_on(monkeypatch, caplog, b
     model = StreamClusterer(background=background)
     model.learn_many(events(6000))
     model.settle()  # no refit is under way
-    ids, version, refits_so_far = ids_of(model), model.model.version, model._intake.engine.n_refits
+    ids, version, refits_so_far = ids_of(model), model.model.version, n_refits(model)
     assert len(ids) == 5
     real = refits.find
     monkeypatch.setattr(refits, "find", failing(real, {refits_so_far + 1}, error))
@@ -49,7 +57,7 @@ def test_a_failed_refit_is_counted_and_the_stream_goes_on(monkeypatch, caplog, b
     assert model.model.version == version
     assert [r.levelno for r in caplog.records if "refit failed" in r.message] == [logging.ERROR]
     seen = model.n_seen
-    while model._intake.engine.n_refits < refits_so_far + 2 or model._intake.engine.pending_refit:
+    while n_refits(model) < refits_so_far + 2 or has_refit_under_way(model):
         model.learn_many(events(1000, seed=model.n_seen))
     assert model.n_seen > seen
     assert model.tree.total.weight[0] == pytest.approx(model.n_seen)
@@ -114,11 +122,11 @@ def test_clusters_that_are_not_finite_are_not_published(monkeypatch):
 def test_a_checkpoint_of_a_failed_refit_goes_on_as_the_stream_itself(monkeypatch, tmp_path):
     model = StreamClusterer()
     model.learn_many(events(6000))
-    number = model._intake.engine.n_refits + 1
+    number = n_refits(model) + 1
     monkeypatch.setattr(refits, "find", failing(refits.find, {number}, ValueError("NaN")))
     x = events(60_000, seed=5)
     done = 0
-    while not (model._intake.engine.pending_refit and not model.n_failed_refits):
+    while not has_refit_under_way(model) or n_refits(model) < number:
         model.learn_many(x[done : done + 64])
         done += 64
     model.save(tmp_path / "a.checkpoint")
