@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamclust._kernels.types import Bools, Floats
+from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine.model import Model, reach
 from streamclust.late import gammaln
 from streamclust.moments import Moments
@@ -12,7 +12,7 @@ from streamclust.refit.dp_means.online import lead
 from streamclust.refit.partition import Partition
 
 MIN_BIRTH_EVENTS = 5
-"""Distinct watched events that a new cluster needs at least."""
+"""Watched events that a new cluster needs at least; of measurements, distinct ones."""
 MIN_VARIANCE_SHARE = 1e-6
 """Variances of a new cluster are at least this share of the average variance."""
 
@@ -21,8 +21,8 @@ def newborn(model: Model, outsiders: Floats, penalty: float | None = None) -> Mo
     """New clusters for watched events that are outside all others; their weights count watched events.
 
     Outsiders are grouped by DP-means in a single pass (`lead`). λ² is `penalty` or, without one, that of a cluster of
-    average variance. A group of at least MIN_BIRTH_EVENTS distinct events is a birth where, by the infinite mixture's
-    rule, its events are likelier as a cluster than as members of the nearest.
+    average variance. A group of at least MIN_BIRTH_EVENTS events, of measurements distinct ones, is a birth where, by
+    the infinite mixture's rule, its events are likelier as a cluster than as members of the nearest.
     """
     clusters = model.shown.clusters
     d = clusters.n_features
@@ -36,8 +36,8 @@ def newborn(model: Model, outsiders: Floats, penalty: float | None = None) -> Mo
         variance = np.einsum("ii->i", typical) if typical.ndim == 2 else np.broadcast_to(typical, d)
         groups = lead(outsiders / np.sqrt(variance), 4 * reach(d))
     found = Moments.rows_of_points(outsiders).to_groups(groups, kind=clusters.kind)
-    distinct = np.unique(np.column_stack([groups, outsiders]), axis=0)[:, 0].astype(np.int64)
-    found = found[np.flatnonzero(np.bincount(distinct, minlength=len(found)) >= MIN_BIRTH_EVENTS)]
+    n_events = found.weight if typical is None else n_distinct_by_group(outsiders, groups)
+    found = found[np.flatnonzero(n_events >= MIN_BIRTH_EVENTS)]
     found = found[np.flatnonzero(worthwhile(model, found))]
     if typical is None:
         return found
@@ -45,6 +45,16 @@ def newborn(model: Model, outsiders: Floats, penalty: float | None = None) -> Mo
     share = (found.weight / (found.weight + d + 1)).reshape(-1, *[1] * typical.ndim)
     unit = d if clusters.kind == "scalar" else 1
     return Moments(found.weight, found.mean, share * (found.scatter + unit * (d + 1) * typical), found.kind)
+
+
+def n_distinct_by_group(points: Floats, groups: Ints) -> Ints:
+    """Number of distinct rows of each group.
+
+    >>> n_distinct_by_group(np.array([[1.0], [1.0], [2.0], [3.0]]), np.array([0, 0, 0, 1]))
+    array([2, 1])
+    """
+    distinct = np.unique(np.column_stack([groups, points]), axis=0)
+    return np.bincount(distinct[:, 0].astype(np.int64))
 
 
 def typical_covariance(clusters: Moments) -> Floats | None:

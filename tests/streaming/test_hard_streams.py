@@ -160,6 +160,13 @@ def test_one_event_that_is_repeated_is_no_birth():
     assert len(newborn(model.model, once + np.random.default_rng(0).normal(size=(50, 2)))) == 1
 
 
+def test_counts_that_are_all_equal_are_events_of_their_own():
+    rng = np.random.default_rng(0)
+    model = StreamClusterer(family="multinomial")
+    model.learn_many(rng.multinomial(30, [0.9, 0.1, 0.0, 0.0], size=3000))
+    assert len(newborn(model.model, np.tile([0.0, 0.0, 30.0, 0.0], (50, 1)))) == 1
+
+
 def test_rounded_values_tie_and_yet_are_events_of_their_own():
     rng = np.random.default_rng(0)
     rounded = np.round(rng.normal(size=(5000, 2)), 1)
