@@ -26,6 +26,8 @@ MAX_BIC_POINTS = 20_000
 MAX_VOUCHED_SIZES = 16.0
 """A sample vouches for at most so many times its own (Kish) size. Boxes that straddle overlapping clusters leave
 something to explain, however little of it: counted three million times, it would make 36 components of 10."""
+MAX_ATOMS = 8
+"""Up to so many distinct values, each is taken for a component of its own where BIC says so."""
 ROUGH_TOLERANCE, FINAL_TOLERANCE = 1e-4, 1e-5
 """EM ends when F rises by less per point and iteration: while the mixture still changes, and in the end."""
 MAX_PASSES, PASS_GAIN = 10, 1e-4
@@ -66,13 +68,13 @@ class Data:
 def vouched_sizes(points: Floats) -> float:
     """Number of its own sizes that a sample vouches for: where events repeat each other, of distinct ones alone.
 
-    A mixture has no resolution: each value that comes often would be a spike.
+    A mixture has no resolution: each value that comes often would be a spike. Data of few values are spikes indeed.
     """
     n_values = (len(np.unique(column)) for column in points.T)
     if any(n == len(points) for n in n_values):
         return MAX_VOUCHED_SIZES
     distinct = len(np.unique(points, axis=0))
-    return distinct / len(points)
+    return 1.0 if distinct <= MAX_ATOMS else distinct / len(points)
 
 
 def move(name: str, fit: Fit) -> Step[Mixture]:
