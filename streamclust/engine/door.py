@@ -224,12 +224,15 @@ class Door:
         coordinates, residual = self.sketch.measure(events.rows)
         left_at = self._left_at(residual)
         n = len(residual) if left_at is None else left_at
-        with HeldInterrupts():
+        before = self.engine.n_seen
+        try:
             self.engine.learn_checked(coordinates[:n], events.weight[:n], events.time[:n], events.shard)
-            self.recent.see(events.rows[:n], self.n_learnt, residual[:n])
-            self.n_learnt += n
-        if left_at is not None:
-            self._leave()
+        finally:  # Ctrl-C may have ended it
+            learnt = self.engine.n_seen - before
+            self.recent.see(events.rows[:learnt], self.n_learnt, residual[:learnt])
+            self.n_learnt += learnt
+            if left_at is not None and learnt == n:
+                self._leave()
         return n
 
     def _left_at(self, residual: Floats) -> int | None:

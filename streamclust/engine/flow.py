@@ -23,7 +23,7 @@ from streamclust.engine.running import moved
 from streamclust.engine.settings import COVARIANCE, EngineSettings
 from streamclust.engine.shards import WHOLE_EVENTS, Shard, Shards
 from streamclust.engine.watch import WINDOW_EVENTS, Ring
-from streamclust.families.resolution import n_distinct_rows
+from streamclust.families.resolution import n_independent_rows
 from streamclust.interrupts import HeldInterrupts
 from streamclust.lineage import Change, Lineage
 from streamclust.moments import Moments
@@ -324,6 +324,7 @@ class Engine(Looking):
             attempt(self, self._do_due)
 
     def _do_due(self) -> None:
+        """The steps of `_act`; may fail half-way."""
         before, looks = self.model, self.n_seen >= self.next_look
         if self.pending_refit is not None and self.n_seen >= self.pending_refit.due:
             self._publish(self.pending_refit)
@@ -346,6 +347,7 @@ class Engine(Looking):
         attempt(self, refit)
 
     def _publish_pending(self) -> None:
+        """Publish the refit under way, whenever it was due."""
         assert self.pending_refit is not None
         self._publish(self.pending_refit)
         self._note()
@@ -426,7 +428,7 @@ class Engine(Looking):
         if self.model is None or not self.begin:
             return *self.shards.present(), None, NOWHERE
         rows, weight, covered = self.present_rows()
-        if not covered or n_distinct_rows(rows) < MIN_DISTINCT_EVENTS:
+        if not covered or n_independent_rows(rows) < MIN_DISTINCT_EVENTS:
             return *self.shards.present(), None, NOWHERE
         share = self.model.result.clusters.weight / self.model.result.clusters.weight.sum()
         each = float(self.recent(self.look_gap)[1].mean())

@@ -156,7 +156,7 @@ class Refit:
 RUNNING: WeakSet[Refit] = WeakSet()
 """Refits in threads."""
 FORK_SECONDS = 30.0
-"""A fork waits as long for each running refit: a child would inherit the locks that its thread holds."""
+"""A fork waits so long for each running refit, since a child would inherit the locks that its thread holds."""
 
 
 def wait_before_fork() -> None:

@@ -34,26 +34,33 @@ def blur_of(points: Floats, weight: Floats, variance: Floats) -> Floats:
 
 
 def n_distinct_rows(points: Floats) -> int:
-    """Number of rows that repeat no other; all of them, where rows only tie because features have few values.
+    """Number of distinct rows.
 
-    Events that are repeated, and catalogues of some points, tie in several features at once: two of them alone have
-    about as many values each as there are distinct rows. Rounded values tie in one feature and differ in another.
+    >>> n_distinct_rows(np.array([[0.0, 1.0], [0.0, 2.0], [0.0, 1.0]]))
+    2
+    """
+    if any(len(np.unique(column)) == len(points) for column in points.T):  # the usual case, and quickly seen
+        return len(points)
+    return len(np.unique(points, axis=0))
+
+
+def n_independent_rows(points: Floats) -> int:
+    """Number of rows that are evidence of their own: distinct ones where events are repeated, else all.
+
+    Events that are repeated, and draws from a catalogue, tie in several features at once: two features alone have about
+    as many values each as there are distinct rows. Rounded values tie in one feature and differ in another.
 
     >>> rng = np.random.default_rng(0)
-    >>> n_distinct_rows(np.repeat(rng.normal(size=(50, 2)), 4, axis=0))
+    >>> n_independent_rows(np.repeat(rng.normal(size=(50, 2)), 4, axis=0))
     50
-    >>> n_distinct_rows(rng.integers(9, size=(200, 2)))
+    >>> n_independent_rows(rng.integers(9, size=(200, 2)))
     200
     """
-    n_values = []
-    for column in points.T:
-        n_values.append(len(np.unique(column)))
-        if n_values[-1] == len(points):
-            return len(points)
-    if len(n_values) < 2:
+    distinct = n_distinct_rows(points)
+    if distinct == len(points) or points.shape[1] < 2:
         return len(points)
-    distinct = len(np.unique(points, axis=0))
-    return distinct if 2 * sorted(n_values)[-2] >= distinct else len(points)
+    second_most = sorted(len(np.unique(column)) for column in points.T)[-2]
+    return distinct if 2 * second_most >= distinct else len(points)
 
 
 def step_variance(values: Floats, weight: Floats, variance: float) -> float:

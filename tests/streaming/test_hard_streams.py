@@ -5,7 +5,7 @@ import pytest
 
 from streamclust import StreamClusterer
 from streamclust.engine.births import newborn
-from streamclust.families.resolution import n_distinct_rows, step_variance
+from streamclust.families.resolution import n_independent_rows, step_variance
 from streamclust.refit.bkm.fit import refit_bkm
 from streamclust.refit.bkm.splits import SplitScan
 from streamclust.refit.chunky_em.fit import refit_mixture
@@ -171,6 +171,6 @@ def test_rounded_values_tie_and_yet_are_events_of_their_own():
     rng = np.random.default_rng(0)
     rounded = np.round(rng.normal(size=(5000, 2)), 1)
     assert len(np.unique(rounded, axis=0)) < 4000
-    assert n_distinct_rows(rounded) == 5000
-    assert n_distinct_rows(np.column_stack([rounded[:, 0], np.full(5000, 3.0)])) == 5000
-    assert n_distinct_rows(rng.normal(size=(100, 3))[rng.integers(100, size=5000)]) == 100
+    assert n_independent_rows(rounded) == 5000
+    assert n_independent_rows(np.column_stack([rounded[:, 0], np.full(5000, 3.0)])) == 5000
+    assert n_independent_rows(rng.normal(size=(100, 3))[rng.integers(100, size=5000)]) == 100

@@ -69,6 +69,7 @@ def assert_same(ours, theirs):
 )
 def test_ctrl_c_at_any_moment_is_as_if_nothing_had_happened(learn, n, parameters):
     x = moving(n)
+    learn(StreamClusterer(**parameters), x)  # what is imported and compiled at the first time is not counted
     whole = StreamClusterer(**parameters)
     with Moments() as counted:
         learn(whole, x)
@@ -90,9 +91,9 @@ def test_ctrl_c_at_any_moment_is_as_if_nothing_had_happened(learn, n, parameters
 
 
 @main_thread
-def test_ctrl_c_while_wide_events_wait_loses_none():
+def test_ctrl_c_among_wide_events_is_as_if_nothing_had_happened():
     rng = np.random.default_rng(0)
-    x = 3.0 * rng.normal(size=(4, 80))[rng.integers(4, size=2200)] + rng.normal(size=(2200, 80))
+    x = 3.0 * rng.normal(size=(4, 80))[rng.integers(4, size=6000)] + rng.normal(size=(6000, 80))
     whole = StreamClusterer()
     with Moments() as counted:
         learn_many(whole, x)
@@ -104,9 +105,7 @@ def test_ctrl_c_while_wide_events_wait_loses_none():
         except KeyboardInterrupt:
             pass
         learn_many(model, x)
-        assert model.n_seen == len(x)
-        assert model.tree.total.weight[0] == pytest.approx(len(x))
-        np.testing.assert_allclose(model.tree.total.mean, whole.tree.total.mean)
+        assert_same(whole, model)
 
 
 @main_thread

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from streamclust.streaming import StreamClusterer
 from streamclust_connectors.http.backend import Backend, memory
-from streamclust_connectors.ports import Group
+from streamclust_connectors.ports import Group, StreamModel
 
 PREFIX = "streamclust_"
 COUNTERS = {
@@ -46,7 +46,7 @@ class ServiceCollector(Collector):
         yield CounterMetricFamily(
             PREFIX + "failed_refits",
             "Refits that failed; the last good model stays.",
-            value=self._failed_refits,
+            value=self._learner.n_failed_refits,
         )
         kinds = CounterMetricFamily(
             PREFIX + "lifecycle_events", "Clusters or features born, died, split and merged.", labels=["kind"]
@@ -73,16 +73,14 @@ class ServiceCollector(Collector):
                 yield GaugeMetricFamily(PREFIX + name, meaning, value=float(value))
 
     @property
-    def _failed_refits(self) -> int:
+    def _learner(self) -> StreamModel:
+        """The clusterer on show, or the learner of features."""
         service = self.backend.service
-        learner = service.shown if isinstance(service.learner, StreamClusterer) else service.learner
-        return learner.n_failed_refits
+        return service.shown if isinstance(service.learner, StreamClusterer) else service.learner
 
     def _gauges(self) -> dict[str, tuple[str, float | None]]:
         """Figures of now, by name, with their descriptions."""
-        stats, learner = self.backend.service.stats, self.backend.service.learner
-        if isinstance(learner, StreamClusterer):
-            learner = self.backend.service.shown
+        stats, learner = self.backend.service.stats, self._learner
         model = learner.model
         if isinstance(learner, StreamClusterer):
             found = {"clusters": ("Clusters now.", learner.n_clusters)}

@@ -118,10 +118,8 @@ def move_rows(
             stay = penalty
         else:
             rest = mass[own] - w
-            stay = 0.0
-            if (
-                rest > 1e-12 * mass[own]
-            ):  # else the others weigh nothing beside it: it stays, or they would be lost
+            stay = 0.0  # beside it the others weigh nothing: without it their mean would be lost
+            if rest > 1e-12 * mass[own]:
                 stay = w * mass[own] / rest * squared_distance(points, r, mean, own)
         best, target, free = stay, own, -1
         for c in range(k):

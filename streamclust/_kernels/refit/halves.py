@@ -62,9 +62,7 @@ def iterate_halves(
                     for b in range(size):
                         w = row_weight[start + b]
                         u[b] = w * sides[b]
-                        rest = (
-                            w - u[b]
-                        )  # w or 0: a half's sums by subtraction would cancel where it weighs little
+                        rest = w - u[b]  # w or 0; sums of a half as differences of sums would cancel
                         n0 += rest
                         n1 += u[b]
                         square0 += rest * rest

@@ -121,7 +121,7 @@ def score(
 
 @small_part
 def scales_of(labels: Ints, row_weight: Floats, weight: Floats, evidence: float) -> Floats:
-    """Each cluster's local Kish scale, max(1, Kish_c / n_c): 1 unless the rows are a sample."""
+    """Each cluster's local scale, max(1, evidence · Kish_c / n_c): 1 if `evidence` is 0 (the rows are no sample)."""
     f = np.zeros(len(weight))
     for r in range(len(labels)):
         f[labels[r]] += row_weight[r] * row_weight[r]

@@ -17,7 +17,7 @@ from streamclust.families import AnyFamily, FamilyLike, Mixture, Rule, Summary, 
 from streamclust.families import family as family_named
 from streamclust.families.learners import AnyLearner, learner_of
 from streamclust.families.priors import spread_indices
-from streamclust.families.resolution import n_distinct_rows
+from streamclust.families.resolution import n_independent_rows
 from streamclust.moments import Moments, Scatter
 from streamclust.parameters import MixtureName
 from streamclust.refit.bkm.labelling import Labelling
@@ -189,7 +189,7 @@ def evidence_of(points: Floats) -> float:
     Repeated events tell nothing new: a refit finds no more clusters than distinct events can tell apart. Of one feature
     its resolution sees to that.
     """
-    return n_distinct_rows(points) / len(points)
+    return n_independent_rows(points) / len(points)
 
 
 def cold_from_leaves(leaves: Problem, sample: Problem, rng: np.random.Generator) -> Steps:

@@ -299,7 +299,7 @@ class Labelling:
 
     @property
     def scales(self) -> Floats:
-        """Each cluster's local Kish scale f = max(1, Kish_c / n_c): 1 unless the rows are a sample."""
+        """Each cluster's local scale f = max(1, evidence · Kish_c / n_c): 1 unless the rows are a sample."""
         if not self.problem.evidence:
             return np.ones(self.n_clusters)
         w = self.problem.rows.weight

@@ -9,6 +9,7 @@ import numpy as np
 from streamclust._kernels.refit.chunky_em import share_rows
 from streamclust._kernels.types import Floats, Ints
 from streamclust.families.priors import spread_indices
+from streamclust.families.resolution import n_distinct_rows
 from streamclust.moments import Moments
 from streamclust.refit.chunky_em.boxes import GAIN_WORTH_A_BOX, Boxes, Fit, fitted, iterate, refine
 from streamclust.refit.chunky_em.covariance import Components, Space, count_free
@@ -70,10 +71,9 @@ def vouched_sizes(points: Floats) -> float:
 
     A mixture has no resolution: each value that comes often would be a spike. Data of few values are spikes indeed.
     """
-    n_values = (len(np.unique(column)) for column in points.T)
-    if any(n == len(points) for n in n_values):
+    distinct = n_distinct_rows(points)
+    if distinct == len(points):
         return MAX_VOUCHED_SIZES
-    distinct = len(np.unique(points, axis=0))
     return 1.0 if distinct <= MAX_ATOMS else distinct / len(points)
 
 
