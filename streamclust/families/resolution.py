@@ -85,9 +85,8 @@ def step_variance(values: Floats, weight: Floats, variance: float) -> float:
         return float(share[0]) ** 2 * variance
     above = spacing(value, total / n, count)
     below = spacing(-value[::-1], total[::-1] / n, count[::-1])[::-1]
-    shared = (
-        share > 0
-    )  # a value of one event stands for no step, though it may be infinitely far from the others
+    # A value of one event stands for no step, though it may be infinitely far from the others.
+    shared = share > 0
     step = share[shared] * np.minimum(above, below)[shared]
     return float(total[shared] @ np.minimum(step**2 / 12, share[shared] ** 2 * variance)) / n
 

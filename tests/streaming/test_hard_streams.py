@@ -121,9 +121,8 @@ def test_what_weighs_nothing_beside_the_rest_is_left_out_of_refits():
 
 def test_a_lone_value_infinitely_far_from_the_others_has_no_step():
     values = np.concatenate([np.zeros(20), np.linspace(1.0, 2.0, 60), np.full(20, 3.0)])
-    weight = np.where(
-        (values == 0.0) | (values == 3.0), 1.0, 1e-20
-    )  # what lies between weighs nothing beside the ends
+    at_ends = (values == 0.0) | (values == 3.0)
+    weight = np.where(at_ends, 1.0, 1e-20)  # what lies between weighs nothing
     assert np.isfinite(step_variance(values, weight, 1.0))
 
 
