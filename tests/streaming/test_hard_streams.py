@@ -5,8 +5,12 @@ import pytest
 
 from streamclust import StreamClusterer
 from streamclust.engine.births import newborn
+from streamclust.families import family as family_named
+from streamclust.families import scoring
 from streamclust.families.resolution import n_independent_rows, step_variance
-from streamclust.refit.bkm.fit import refit_bkm
+from streamclust.moments import Moments
+from streamclust.refit.bkm.labelling import Labelling
+from streamclust.refit.bkm.problem import Problem
 from streamclust.refit.bkm.splits import SplitScan
 from streamclust.refit.chunky_em.fit import refit_mixture
 from streamclust.refit.summary import NEGLIGIBLE_SHARE, weighty_sample
@@ -88,27 +92,19 @@ def test_huge_outliers_leave_covariances_that_can_be_inverted():
 
 
 def test_halves_of_very_different_weights_have_the_squares_of_their_own_rows():
-    rng = np.random.default_rng(0)
-    points = np.concatenate([rng.normal(size=(200, 2)), rng.normal(size=(50, 2)) + 30.0])
-    weight = np.concatenate([np.ones(200), np.full(50, 1e-10)])
-    tree = SummaryTree(2)
-    tree.insert(points, weight)
-    scans = []
-    real = SplitScan._change
-
-    def noted(scan, halves, squares, which):
-        scans.append((halves.weight.copy(), squares.copy()))
-        return real(scan, halves, squares, which)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SplitScan, "_change", noted)
-        found = refit_bkm("gaussian", tree)
-    assert np.isfinite(found.free_energy)
-    assert scans
-    for held, squares in scans:
-        assert np.all(squares >= 0.0)
-        stands = held > 0
-        assert np.all(held[stands] ** 2 <= 251 * squares[stands])  # Kish's size is at most the number of rows
+    points = events(250)
+    light = np.arange(250) >= 200
+    weight = np.where(light, 1e-9, 1.0)  # squared, nothing beside the squares of the others
+    family, mixture = scoring("finite", family_named("gaussian").informed(points), points)
+    rows = Moments.rows_of_points(points, weight)
+    scan = SplitScan(
+        Labelling(Problem(family, mixture, rows, 1.0), np.zeros(250, dtype=np.int64)), np.ones(1, bool)
+    )
+    for side in (light, ~light):
+        cut = side.astype(np.int64)[None]
+        halves, squares, _ = scan._iterate(cut, np.ones((1, 1), bool), 0)
+        np.testing.assert_allclose(squares, np.bincount(cut[0], weight**2))
+        np.testing.assert_allclose(halves.weight, np.bincount(cut[0], weight))
 
 
 def test_what_weighs_nothing_beside_the_rest_is_left_out_of_refits():
