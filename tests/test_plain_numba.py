@@ -6,15 +6,19 @@ import os
 import subprocess
 import sys
 import tomllib
+from contextlib import nullcontext
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from numba import config
+from numba.core import event
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from streamclust._kernels import compile, plain, sources
-from streamclust._kernels.compile import HAS_INTERNALS, kernel, part
+from streamclust import warm
+from streamclust._kernels import plain, sources
+from streamclust._kernels.compile import HAS_INTERNALS
 
 ROOT = Path(__file__).parent.parent
 
@@ -137,3 +141,77 @@ def test_without_an_internal_kernels_work_after_one_warning(tmp_path):
         assert (has_internals, len(warned)) == (False, 1), (internal, warned)
         assert results == complete[2], internal
         assert "streamclust, or pip install 'numba" in warned[0]
+
+
+def halved(x):
+    """A kernel of these tests."""
+    return x / 2
+
+
+def cache_hits(compiled):
+    """How often a call of the kernel, which has just been made, finds it on disk."""
+    assert compiled(3.0) == 1.5
+    return sum(compiled.stats.cache_hits.values())
+
+
+@pytest.mark.compiled
+def test_numba_keeps_kernels_for_the_same_sources_alone(tmp_path, monkeypatch):
+    before = config.CACHE_DIR
+    assert cache_hits(plain.keep_by_numba(halved, {}, tmp_path)) == 0
+    assert cache_hits(plain.keep_by_numba(halved, {}, tmp_path)) == 1
+    monkeypatch.setattr(plain, "source_stamp", lambda path: b"an imported file has changed")
+    assert cache_hits(plain.keep_by_numba(halved, {}, tmp_path)) == 0
+    assert len(list(tmp_path.glob("plain/*/*/*.nbc"))) == 2
+    assert before == config.CACHE_DIR
+
+
+@pytest.mark.compiled
+def test_nothing_is_kept_where_numba_would_choose_the_place(tmp_path, monkeypatch):
+    """There it would not see a change of an imported file."""
+    assert plain.keep_by_numba(halved, {}, None).stats.cache_path is None
+    monkeypatch.setattr(plain, "cache_directory", lambda place: nullcontext())
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path / "other"))
+    assert plain.keep_by_numba(halved, {}, tmp_path).stats.cache_path is None
+
+
+@pytest.mark.compiled
+def test_progress_is_shown(monkeypatch):
+    shown = []
+    monkeypatch.setattr(plain.LINE, "show", lambda name: shown.append(f"{name} starts"))
+    monkeypatch.setattr(plain.LINE, "clear", lambda name: shown.append(f"{name} ends"))
+    watcher = plain.show_progress()
+    try:
+        assert plain.keep_by_numba(halved, {}, None)(3.0) == 1.5
+    finally:
+        event.unregister("numba:compile", watcher)
+    assert shown == [f"{__name__}.halved starts", f"{__name__}.halved ends"] * (1 if HAS_INTERNALS else 2)
+
+
+def test_kernels_that_numba_compiles_alone_are_not_shipped(tmp_path, monkeypatch):
+    monkeypatch.setattr(warm, "HAS_INTERNALS", False)
+    with pytest.raises(RuntimeError, match=f"unset {plain.VARIABLE}, or install 'numba"):
+        warm.ship(tmp_path)
+
+
+# -------------------------------------------------------------------- versions of numba
+
+
+def bounds():
+    """The bounds on numba: operator and version."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (numba,) = (one for one in map(Requirement, project["dependencies"]) if one.name == "numba")
+    return {bound.operator: Version(bound.version) for bound in numba.specifier}
+
+
+def test_the_oldest_and_the_newest_numba_of_the_bounds_are_tested():
+    """If this fails after a release of numba, raise the bound and run all tests, or install what it allows."""
+    installed = Version(version("numba"))
+    if os.environ.get("NOX_CURRENT_SESSION") == "oldest":
+        assert installed == bounds()[">="]
+    else:
+        newest = bounds()["<"]
+        assert (installed.major, installed.minor + 1) == (newest.major, newest.minor)
+
+
+def test_a_numba_within_the_bounds_has_the_internals():
+    assert (not plain.is_wanted() and not config.DISABLE_JIT) == HAS_INTERNALS

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from numba import config, njit
 
 from streamclust._kernels.directories import DIRECTORY, PREBUILT
-from streamclust._kernels.plain import is_wanted, keep_by_numba, show_progress, warn
-
-Function = TypeVar("Function", bound=Callable[..., Any])
+from streamclust._kernels.plain import Function, is_wanted, keep_by_numba, show_progress, warn
 
 
 class Decorator(Protocol):

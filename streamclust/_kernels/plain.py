@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numba
 from numba import config, njit
@@ -24,7 +24,7 @@ from streamclust._kernels.target import BUILD
 VARIABLE = "STREAMCLUST_PLAIN_NUMBA"
 """Environment variable: 1 has kernels compiled by numba alone."""
 
-Function = Callable[..., Any]
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 _names: dict[object, str] = {}
 """Kernels as numba has them, and their names."""
@@ -86,8 +86,8 @@ def cache_directory(place: Path) -> Iterator[None]:
         config.CACHE_DIR = before
 
 
-def show_progress() -> None:
-    """Show which kernel is compiling, if numba tells."""
+def show_progress() -> object:
+    """Show which kernel is compiling, if numba tells; returns the listener that it tells."""
     with suppress(AttributeError, ImportError, TypeError):
         from numba.core import event
 
@@ -100,4 +100,7 @@ def show_progress() -> None:
                 with suppress(AttributeError, KeyError, TypeError):
                     LINE.clear(_names[event.data["dispatcher"]])
 
-        event.register("numba:compile", Watcher())
+        listener = Watcher()
+        event.register("numba:compile", listener)
+        return listener
+    return None
