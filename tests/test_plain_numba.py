@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from streamclust import warm
-from streamclust._kernels import plain, sources
+from streamclust._kernels import plain, sources, trial
 from streamclust._kernels.compile import HAS_INTERNALS
 
 ROOT = Path(__file__).parent.parent
@@ -141,6 +141,21 @@ def test_without_an_internal_kernels_work_after_one_warning(tmp_path):
         assert (has_internals, len(warned)) == (False, 1), (internal, warned)
         assert results == complete[2], internal
         assert "streamclust, or pip install 'numba" in warned[0]
+
+
+def test_numba_is_tried_once_unless_the_package_brings_the_result(tmp_path, monkeypatch):
+    runs = []
+    monkeypatch.setattr(trial, "run", lambda: runs.append("run"))
+    monkeypatch.setattr(event, "register", lambda kind, listener: None)
+    trial.use_internals(tmp_path, None)
+    assert [path.name for path in tmp_path.iterdir()] == [trial.file_name()]
+    assert runs == ["run"]
+    trial.use_internals(tmp_path, None)
+    trial.use_internals(None, tmp_path)
+    assert runs == ["run"]
+    monkeypatch.setattr(trial, "BUILD", (*trial.BUILD, "other"))
+    trial.use_internals(tmp_path, None)
+    assert runs == ["run", "run"]
 
 
 def halved(x):
