@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RUNS := $(VENV)/.runs
 READY := $(VENV)/.ready
 
-.PHONY: help demo test oldest coverage lint docs gallery papers wheel bench chaos fuzz clean
+.PHONY: help demo test plain oldest coverage lint docs gallery papers wheel bench chaos fuzz clean
 help:  ## what can be done here
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -32,6 +32,12 @@ demo: $(RUNS)  ## the service on a drifting stream, with its dashboard; pictures
 
 test: $(READY)  ## every test, doctests included
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+# One process: several would compile the same kernels. With little optimisation that takes less time.
+PLAIN := tests/test_plain_numba.py tests/test_kernel_cache.py tests/test_kernel_parts.py tests/test_read_only.py \
+	tests/test_moments.py tests/tree tests/engine/test_running.py
+plain: $(READY)  ## tests of kernels that numba compiles alone, as it does where its internals are not as expected
+	STREAMCLUST_PLAIN_NUMBA=1 NUMBA_OPT=1 HYPOTHESIS_PROFILE=small $(BIN)/python -m pytest $(PLAIN)
 
 oldest: $(READY)  ## some tests with the oldest versions that the bounds allow
 	$(BIN)/nox --session oldest

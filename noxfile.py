@@ -16,6 +16,7 @@ FRAMES = [requirement for requirement in DEV if requirement.startswith(("network
 TOOLS = ("httpx", "hypothesis", "pytest", "pytest-xdist")
 SAMPLE = (
     "tests/test_frames.py",
+    "tests/test_plain_numba.py",
     "tests/test_settings.py",
     "tests/connectors/test_sources.py",
     "tests/connectors/test_tables.py",

@@ -1,7 +1,8 @@
 """Compile kernels ahead of their first use: `streamclust warm`, or `python -m streamclust.warm`.
 
 Kernels are compiled by using them, in scenes: small runs of the public classes. Scenes run in several processes, which
-share the work by themselves: one compiles a kernel, the others wait for it or go on with another.
+share the work by themselves: one compiles a kernel, the others wait for it or go on with another. (Where numba compiles
+alone, nobody waits for others; one process compiles everything.)
 
     python -m streamclust.warm                      what a stream with the usual settings needs
     python -m streamclust.warm --all                every family and kind of refit too
@@ -20,7 +21,10 @@ import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from streamclust._kernels.cache import HAS_LEVEL, LEVEL, SHIPPED
+from streamclust._kernels.compile import HAS_INTERNALS
+from streamclust._kernels.directories import SHIPPED
+from streamclust._kernels.plain import VARIABLE, tested_numba
+from streamclust._kernels.target import HAS_LEVEL, LEVEL
 from streamclust._kernels.types import Floats
 from streamclust.parameters import FamilyName
 
@@ -126,6 +130,8 @@ def warm(
     """Compile the kernels of all scenes, in several processes; raises what the first of them that fails says."""
     scenes = [scene.__name__ for scene in (*USUAL, *(OTHERS if everything else ()))]
     environment = os.environ | {"TERM": "dumb"}  # of several processes, none shows its progress
+    if not HAS_INTERNALS:
+        environment[VARIABLE] = "1"  # one warning is enough
     if cache is not None:
         environment["NUMBA_CACHE_DIR"] = str(cache)
     if portable:
@@ -133,7 +139,7 @@ def warm(
     command = [sys.executable, "-m", "streamclust.warm", "--scenes"]
     running = [
         subprocess.Popen([*command, *own], env=environment)
-        for own in processes(scenes, workers or os.cpu_count() or 1)
+        for own in processes(scenes, (workers or os.cpu_count() or 1) if HAS_INTERNALS else 1)
     ]
     failed = [process.returncode for process in running if process.wait() != 0]
     if failed:
@@ -145,6 +151,11 @@ def ship(into: Path = SHIPPED, everything: bool = True, workers: int | None = No
 
     They are for any processor of LEVEL; on one that is none, which cannot try them, for its own kind.
     """
+    if not HAS_INTERNALS:
+        raise RuntimeError(
+            "kernels that numba compiles alone are of no use on other machines: "
+            f"unset {VARIABLE}, or install '{tested_numba()}'"
+        )
     with tempfile.TemporaryDirectory() as built:
         warm(everything, workers, Path(built), portable=HAS_LEVEL)
         into.mkdir(parents=True, exist_ok=True)

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from streamclust._kernels.compile import HAS_INTERNALS
+
 INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT") == "1"
 if INTERPRETED:  # compiled kernels overflow to infinity without a word; interpreted ones should too
     np.seterr(over="ignore", divide="ignore", invalid="ignore")
@@ -32,8 +34,11 @@ def pytest_xdist_auto_num_workers(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Tests over long streams need compiled kernels: interpreted, they would take hours."""
-    if INTERPRETED:
-        for item in items:
-            if "compiled" in item.keywords:
-                item.add_marker(pytest.mark.skip(reason="needs compiled kernels (NUMBA_DISABLE_JIT is set)"))
+    """Tests over long streams need compiled kernels: interpreted, they would take hours. Some need their cache."""
+    for item in items:
+        if INTERPRETED and "compiled" in item.keywords:
+            item.add_marker(pytest.mark.skip(reason="needs compiled kernels (NUMBA_DISABLE_JIT is set)"))
+        if not HAS_INTERNALS and "own_cache" in item.keywords:
+            item.add_marker(
+                pytest.mark.skip(reason="needs the cache of kernels, which numba alone does not use")
+            )

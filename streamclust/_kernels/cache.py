@@ -9,28 +9,24 @@ processor that it was built on.)
 A kernel that another one calls is not contained in it, as numba would have it: machine code refers to machine code by
 name. So a file names the kernels that it needs, which are loaded first.
 
-Parts of numba that may change without notice are used here alone: `Dispatcher._cache`, `CompileResult._reduce` and
-`_rebuild`, `_shared_module` and `_get_module_for_linking` of a library, `magic_tuple`, `rtsys`, the "numba:compile"
-event, `fndesc` of a compiled function. tests/test_kernel_cache.py fails if they do.
+Parts of numba that may change without notice are used here and in `trial` alone: `Dispatcher._cache`,
+`CompileResult._reduce` and `_rebuild`, `_shared_module`, `_get_module_for_linking` and `_linking_libraries` of a
+library, `magic_tuple`, `rtsys`, the "numba:compile" event, `fndesc` of a compiled function. `trial` tries them before
+any kernel is compiled; where they are missing, numba compiles and keeps kernels alone (`plain`).
 """
 
 from __future__ import annotations
 
 import hashlib
-import platform
-import re
-import sys
 import uuid
 import zlib
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numba
-from llvmlite.binding import ModuleRef, get_host_cpu_features, parse_assembly
-from numba import config
+from llvmlite.binding import ModuleRef, parse_assembly
 from numba.core import event
 from numba.core.base import BaseContext
 from numba.core.caching import _Cache
@@ -41,54 +37,9 @@ from numba.core.runtime import rtsys
 from numba.core.serialize import dumps, loads
 
 from streamclust._kernels.locking import Lock
-from streamclust._kernels.part_compiler import compile_as_part
 from streamclust._kernels.progress import LINE
-
-KERNELS = Path(__file__).parent
-SHIPPED = KERNELS / "compiled"
-"""Kernels that came with the package, in platform wheels and images."""
-
-IMPORT = re.compile(rb"^from streamclust\._kernels\.([\w.]+) import ", re.MULTILINE)
-"""The one way in which kernel files import each other; a test looks for others."""
-
-LEVEL = "x86-64-v3"
-LEVEL_FEATURES = frozenset(
-    "avx avx2 bmi bmi2 cx16 f16c fma lzcnt movbe popcnt sahf sse3 sse4.1 sse4.2 ssse3 xsave".split()
-)
-"""What a processor of that level has, in LLVM's words."""
-
-
-@cache
-def read_source(path: Path) -> tuple[bytes, frozenset[Path]]:
-    """A file, and the kernel files that it imports."""
-    content = path.read_bytes()
-    imported = (KERNELS.joinpath(*name.decode().split(".")) for name in IMPORT.findall(content))
-    return content, frozenset(module.with_suffix(".py") for module in imported)
-
-
-@cache
-def source_stamp(path: Path) -> bytes:
-    """A hash of a file and of all kernel files that it imports, directly or not."""
-    found, waiting = set[Path](), {path}
-    while waiting:
-        found |= waiting
-        waiting = {other for one in waiting for other in read_source(one)[1]} - found
-    stamp = hashlib.sha256()
-    for one in sorted(found):
-        content = read_source(one)[0]
-        stamp.update(f"{one.stem} {len(content)}\n".encode() + content)
-    return stamp.digest()
-
-
-def host_has_level() -> bool:
-    """Whether this processor runs code compiled for LEVEL, and the user asks for no other."""
-    if platform.machine() not in ("x86_64", "AMD64") or config.CPU_NAME not in (None, LEVEL):
-        return False
-    return all(get_host_cpu_features().get(name) for name in LEVEL_FEATURES)
-
-
-HAS_LEVEL = host_has_level()
-BUILD = (sys.implementation.cache_tag, sys.platform, numba.__version__, config.OPT, config.BOUNDSCHECK)
+from streamclust._kernels.sources import source_stamp
+from streamclust._kernels.target import BUILD, HAS_LEVEL, LEVEL
 
 
 def checksum(content: bytes) -> bytes:
@@ -145,10 +96,10 @@ class KernelCache(_Cache):  # type: ignore[misc]  # numba has no types
 
     def save_overload(self, sig: object, data: CompileResult) -> None:
         """Keep a kernel that was just compiled."""
-        if self._directory is not None and not data.library.has_dynamic_globals:  # addresses of this process
+        lasts = not data.library.has_dynamic_globals  # it contains no addresses of this process
+        if lasts and self._directory is not None:
             path = self._path(self._directory, data.codegen.magic_tuple(), sig)
-            data.library._shared_module = names_of(data)
-            self._write(path, dumps((kernels_called(data.library), data._reduce())))
+            self._write(path, packed(data))
         self._link_by_name(data, sig)
         self.let_others_go_on()
 
@@ -194,6 +145,12 @@ class KernelCache(_Cache):  # type: ignore[misc]  # numba has no types
         """Nothing to do: a changed kernel file is seen."""
 
 
+def packed(compiled: CompileResult) -> bytes:
+    """A kernel as a file holds it: the kernels that its code refers to, and the code."""
+    compiled.library._shared_module = names_of(compiled)
+    return bytes(dumps((kernels_called(compiled.library), compiled._reduce())))
+
+
 def names_of(compiled: CompileResult) -> ModuleRef:
     """A module with functions of a kernel's names but no code: numba reads from it what a loaded kernel defines."""
     names = (compiled.fndesc.llvm_func_name, compiled.fndesc.llvm_cpython_wrapper_name)
@@ -232,26 +189,16 @@ def use_cache(compiled: object, directory: Path | None, shipped: Path | None) ->
 class Watcher(event.Listener):  # type: ignore[misc]  # numba has no types
     """Shows which kernel is compiling; if that fails, lets the processes that wait for it go on."""
 
-    _depth = 0
-    """Kernels that are being compiled, each called by the one before it."""
-
     def on_start(self, event: event.Event) -> None:
         """A kernel, or something that it calls, starts to compile."""
         cache = getattr(event.data["dispatcher"], "_cache", None)
         if isinstance(cache, KernelCache):
-            self._depth += 1
             LINE.show(cache.name)
-        elif self._depth > 0:
-            compile_as_part(event.data["dispatcher"])
 
     def on_end(self, event: event.Event) -> None:
         """A kernel is compiled, or failed to."""
         cache = getattr(event.data["dispatcher"], "_cache", None)
         if isinstance(cache, KernelCache):
-            self._depth -= 1
             LINE.clear(cache.name)
             if tuple(event.data["args"]) not in event.data["dispatcher"].overloads:
                 cache.let_others_go_on()
-
-
-event.register("numba:compile", Watcher())

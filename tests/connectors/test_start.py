@@ -33,7 +33,7 @@ FIRST_EVENT = (
 
 @pytest.mark.compiled
 def test_the_first_event_of_a_stream_loads_nothing_that_only_others_need():
-    """SciPy is for refits, numba's registries for compiling."""
+    """SciPy is for refits, numba's registries for compiling, its threads for nothing here."""
     for _ in range(2):  # the first may have to compile
         found = subprocess.run(
             [sys.executable, "-c", FIRST_EVENT], capture_output=True, text=True, check=True
@@ -43,7 +43,8 @@ def test_the_first_event_of_a_stream_loads_nothing_that_only_others_need():
     others = {"narwhals", "river.utils", "streamclust.hierarchy", "streamclust.plots"}
     of_scipy = {"scipy.integrate", "scipy.linalg", "scipy.sparse", "scipy.special", "numpy.f2py"}
     of_the_compiler = {"numba.np.linalg", "numba.cpython.mathimpl"}
-    assert loaded & (SLOW | others | of_scipy | of_the_compiler) == set()
+    of_threads = {f"numba.np.ufunc.{layer}" for layer in ("omppool", "tbbpool", "workqueue")}
+    assert loaded & (SLOW | others | of_scipy | of_the_compiler | of_threads) == set()
 
 
 @pytest.mark.parametrize(

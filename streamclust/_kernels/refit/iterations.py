@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from streamclust._kernels.blocks import BLOCK, block_distances_within
-from streamclust._kernels.compile import kernel, part, shared_part, small_part
+from streamclust._kernels.compile import kernel, part, shared_part
 from streamclust._kernels.families.normal_wishart import digamma, learn, log_marginal, log_marginal_prior
 from streamclust._kernels.moments import group_rows
 from streamclust._kernels.types import Bools, Floats, Ints
@@ -47,7 +47,7 @@ def pack_precision(W: Floats, scale: float, packed: Floats) -> None:
             j += 1
 
 
-@small_part
+@part
 def total_free_energy(terms: Floats, alive: Bools, weight: float, phi0: float) -> float:
     """F of the clusters that are alive under a finite mixture [BKM eq. 19]."""
     total, k = 0.0, 0
@@ -87,7 +87,7 @@ def nearest_clusters(mean: Floats, weight: Floats, root: Floats, found: Ints) ->
             distance[nearest] = np.inf
 
 
-@small_part
+@part
 def sorted_by_label(labels: Ints, k: int) -> Ints:
     """The rows in the order of their labels."""
     first = np.zeros(k + 1, dtype=np.int64)
@@ -112,7 +112,7 @@ def reordered(rows: Floats, order: Ints) -> Floats:
     return out
 
 
-@small_part
+@part
 def any_below(cost: Floats, limit: Floats) -> bool:
     """Whether any cost is below its limit."""
     for b in range(len(cost)):

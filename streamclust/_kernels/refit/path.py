@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from streamclust._kernels.compile import kernel, part, small_part
+from streamclust._kernels.compile import kernel, part
 from streamclust._kernels.families.learnt_prior import inverse_factor
 from streamclust._kernels.families.normal_wishart import log_marginal, log_marginal_prior
 from streamclust._kernels.refit.changes import change_of_normaliser, change_of_terms, term_of
@@ -12,7 +12,7 @@ from streamclust._kernels.refit.iterations import nearest_clusters
 from streamclust._kernels.types import Bools, Floats, Ints
 
 
-@small_part
+@part
 def mark_near_pairs(mean: Floats, weight: Floats, root: Floats, neighbours: int, near: Bools) -> None:
     """near[a, b], a < b: whether one is among the nearest of the other."""
     k = len(mean)
@@ -28,7 +28,7 @@ def mark_near_pairs(mean: Floats, weight: Floats, root: Floats, neighbours: int,
                 near[min(a, b), max(a, b)] = True
 
 
-@small_part
+@part
 def choose_merges(pairs: Ints, change: Floats, k: int, into: Ints) -> None:
     """into[b] = a for the better half of the merges that pay, at most K/5; where none pays, for the best K/6.
 
@@ -52,7 +52,7 @@ def choose_merges(pairs: Ints, change: Floats, k: int, into: Ints) -> None:
         free[pairs[best, 0]] = free[pairs[best, 1]] = False
 
 
-@small_part
+@part
 def merge_rows(into: Ints, weight: Floats, mean: Floats, scatter: Floats) -> None:
     """Add the moments of every b to those of into[b], if that is another [Chan, Golub & LeVeque 1979]."""
     d = mean.shape[1]
@@ -71,7 +71,7 @@ def merge_rows(into: Ints, weight: Floats, mean: Floats, scatter: Floats) -> Non
         weight[a] = n
 
 
-@small_part
+@part
 def close_up(into: Ints, labels: Ints, weight: Floats, mean: Floats, scatter: Floats) -> int:
     """Forget the clusters c with into[c] != c, whose rows into[c] has now; how many are left."""
     k = len(into)
@@ -119,7 +119,7 @@ def score(
     return total + math.lgamma(everything + k * phi0) - math.lgamma(k * phi0)
 
 
-@small_part
+@part
 def scales_of(labels: Ints, row_weight: Floats, weight: Floats, evidence: float) -> Floats:
     """Each cluster's local scale, max(1, evidence · Kish_c / n_c): 1 if `evidence` is 0 (the rows are no sample)."""
     f = np.zeros(len(weight))

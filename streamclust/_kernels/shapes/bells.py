@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from streamclust._kernels.compile import small_part
+from streamclust._kernels.compile import part
 from streamclust._kernels.shapes.line import BINS
 from streamclust._kernels.types import Floats
 
@@ -19,7 +19,7 @@ LEAST_MASS = 1e-9
 LOG_2PI = math.log(2 * math.pi)
 
 
-@small_part
+@part
 def two_bells(coarse: Floats, log_mass: Floats) -> tuple[float, float]:
     """Fit two Gaussians to the events of both owners, started from ownership; returns their peaks, mass / σ.
 

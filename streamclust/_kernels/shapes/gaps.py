@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from streamclust._kernels.compile import small_part
+from streamclust._kernels.compile import part
 from streamclust._kernels.types import Floats
 
 WIDEST = 16
@@ -13,7 +13,7 @@ DEVIATIONS = 3.090232306167813
 """Of the normal distribution, that one in 1000 lies beyond."""
 
 
-@small_part
+@part
 def bound_of_ratio(valley: float, peak: float) -> float:
     """About the .999 quantile of q / (1 - q), q ~ Beta(valley + 1, peak); infinite where it has none.
 
@@ -30,7 +30,7 @@ def bound_of_ratio(valley: float, peak: float) -> float:
     return (valley + 1.0) / peak * root**3
 
 
-@small_part
+@part
 def clearest_gap(fine: Floats, low: int, high: int) -> tuple[float, float]:
     """The events in a window between two fine bins, and those in the lower of the best windows on either side.
 

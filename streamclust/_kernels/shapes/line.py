@@ -3,7 +3,7 @@
 import numpy as np
 
 from streamclust._kernels.blocks import BLOCK, block_distances
-from streamclust._kernels.compile import kernel, small_part
+from streamclust._kernels.compile import kernel, part
 from streamclust._kernels.types import Floats, Ints
 
 BINS = 60
@@ -49,7 +49,7 @@ def best_two(columns: Floats, centre: Floats, root: Floats, offset: Floats) -> t
     return first, second
 
 
-@small_part
+@part
 def inner_range(t: Floats, weight: Floats) -> tuple[float, float]:
     """The TAIL and 1 - TAIL quantiles of weighted numbers; the whole range where the two are equal."""
     total, least, most = 0.0, np.inf, -np.inf
@@ -68,7 +68,7 @@ def inner_range(t: Floats, weight: Floats) -> tuple[float, float]:
     return (low, high) if high > low else (least, most)
 
 
-@small_part
+@part
 def quantile(t: Floats, weight: Floats, mass: Floats, least: float, scale: float, wanted: float) -> float:
     """The first of weighted numbers in ascending order at which they weigh as much as is wanted.
 
@@ -94,7 +94,7 @@ def quantile(t: Floats, weight: Floats, mass: Floats, least: float, scale: float
     return values[order[size - 1]]
 
 
-@small_part
+@part
 def sorted_order(values: Floats) -> Ints:
     """The places of numbers in ascending order, equal ones as they stand: merge sort, of ever longer runs.
 
@@ -121,7 +121,7 @@ def sorted_order(values: Floats) -> Ints:
     return order
 
 
-@small_part
+@part
 def histograms(
     points: Floats, weight: Floats, owned_i: Ints, owned_j: Ints, origin: Floats, direction: Floats
 ) -> tuple[Floats, Floats, float, float]:

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from streamclust._kernels.compile import part, small_part
+from streamclust._kernels.compile import part
 from streamclust._kernels.shapes.line import BINS, MARGIN, SPAN
 from streamclust._kernels.types import Floats
 
@@ -22,7 +22,7 @@ FAR = -8.0
 """Below, Φ is nothing beside 1, and its log is worked out by the asymptotic series."""
 
 
-@small_part
+@part
 def log_normal_cdf(z: float) -> float:
     """log Φ(z)."""
     if z > FAR:
@@ -32,7 +32,7 @@ def log_normal_cdf(z: float) -> float:
     return -z * z / 2 - math.log(-z) - math.log(2 * math.pi) / 2 + math.log(series)
 
 
-@small_part
+@part
 def raise_curve(place: float, slope: float, seen: Floats, rise: Floats) -> float:
     """Make `rise` Φ((y - place) / slope) at the middle of each bin; returns the sum of its logs over the events."""
     total = 0.0
@@ -51,7 +51,7 @@ def raise_curve(place: float, slope: float, seen: Floats, rise: Floats) -> float
     return total
 
 
-@small_part
+@part
 def log_total(rise: Floats, fall: Floats, growth: Floats) -> float:
     """log Σ rise fall growth over the bins; the fall is a rise seen from the right."""
     total = 0.0
@@ -60,7 +60,7 @@ def log_total(rise: Floats, fall: Floats, growth: Floats) -> float:
     return math.log(total)
 
 
-@small_part
+@part
 def grow(tilt: float, growth: Floats) -> None:
     """Make `growth` exp(tilt y) at the middle of each bin: the powers of one factor."""
     factor = math.exp(tilt * WIDTH)
@@ -79,7 +79,7 @@ def dot_bins(histogram: Floats, curve: Floats) -> float:
     return total
 
 
-@small_part
+@part
 def best_of_grid(
     seen: Floats, mirrored: Floats, moment: float, rises: Floats, tilts: Floats, log_totals: Floats
 ) -> tuple[int, int, int]:
@@ -114,7 +114,7 @@ def best_of_grid(
     return best_rise, best_rest // n_tilts, best_rest % n_tilts
 
 
-@small_part
+@part
 def best_plateau(
     seen: Floats,
     places: Floats,

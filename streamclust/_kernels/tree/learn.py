@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from streamclust._kernels.compile import inlined, kernel, small_shared_part
+from streamclust._kernels.compile import inlined, kernel, shared_part
 from streamclust._kernels.moments import merge_into, scaled_square
 from streamclust._kernels.tree.arrays import (
     DEEP,
@@ -134,7 +134,7 @@ def is_full(tree: Tree, slot: int) -> bool:
     return tree.count[slot] == tree.key.shape[1] and tree.cutoff[slot] == np.inf
 
 
-@small_shared_part
+@shared_part
 def make_room(tree: Tree, slot: int, principal: bool) -> None:
     """Split a full leaf, or fold its events into one if all are equal."""
     if is_one_point(tree, slot):

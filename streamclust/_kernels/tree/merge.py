@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from streamclust._kernels.compile import inlined, kernel, small_part
+from streamclust._kernels.compile import inlined, kernel, part
 from streamclust._kernels.moments import add_outer, dot
 from streamclust._kernels.tree.arrays import FREE_PAIRS, FREE_SLOTS, LEAVES, Tree, project
 from streamclust._kernels.tree.split import (
@@ -84,7 +84,7 @@ def deal_to_leaves(tree: Tree, first: Ints, following: Ints, used: int, kept: in
     return used
 
 
-@small_part
+@part
 def plan(tree: Tree, node: int, start: int, following: Ints, principal: bool) -> float:
     """Write where to cut the group of a node; return the scatter along that direction, CLOSED if it stays whole.
 
@@ -175,7 +175,7 @@ def multiply(scatter: Floats, v: Floats, out: Floats) -> None:
             out[j] += scatter[i * d + j] * v[i]
 
 
-@small_part
+@part
 def deal_group(
     tree: Tree, node: int, first: Ints, left: int, following: Ints, used: int, kept: int, right: Ints
 ) -> int:

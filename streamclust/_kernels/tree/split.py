@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from streamclust._kernels.compile import inlined, part, small_part, small_shared_part
+from streamclust._kernels.compile import inlined, part, shared_part
 from streamclust._kernels.moments import add_outer, dot, scaled_square
 from streamclust._kernels.tree.arrays import (
     DEEP,
@@ -31,7 +31,7 @@ MAX_BETWEEN = 0.95
 # ------------------------------------------------------------------ where
 
 
-@small_part
+@part
 def sample_deviations(tree: Tree, slot: int) -> tuple[Floats, Floats]:
     """The leaf's sampled points relative to their own mean, and the mass of each."""
     n = tree.count[slot]
@@ -81,7 +81,7 @@ def multiply_scatter(
             out[j] += mass[k] * along * points[k, j]
 
 
-@small_part
+@part
 def principal_direction(
     scatter: Floats, slot: int, points: Floats, mass: Floats, inverse: Floats, v: Floats
 ) -> None:
@@ -114,7 +114,7 @@ def principal_direction(
             v[j] = inverse[j] * (image[j] / length)
 
 
-@small_shared_part
+@shared_part
 def propose(tree: Tree, slot: int, principal: bool, v: Floats, right: Ints) -> tuple[int, float, bool]:
     """Where to split the leaf: (axis or -1, threshold, whether its sample can be told apart).
 
@@ -157,7 +157,7 @@ def propose(tree: Tree, slot: int, principal: bool, v: Floats, right: Ints) -> t
     return axis, threshold, True
 
 
-@small_part
+@part
 def sides(
     points: Floats, slot: int, count: int, origin: Floats, axis: int, v: Floats, threshold: float, right: Ints
 ) -> int:
@@ -175,7 +175,7 @@ def sides(
     return n_right
 
 
-@small_part
+@part
 def widest_sample_side(tree: Tree, slot: int, v: Floats) -> tuple[int, float]:
     """The axis and the middle of the sample's own widest side; axis -1 if all its points are equal.
 
@@ -204,7 +204,7 @@ def widest_sample_side(tree: Tree, slot: int, v: Floats) -> tuple[int, float]:
 # ------------------------------------------------------------------ splitting
 
 
-@small_shared_part
+@shared_part
 def split_leaf(tree: Tree, slot: int, principal: bool) -> bool:
     """Split a leaf in two; False if nothing in its sample tells its events apart."""
     v = np.empty(tree.mean.shape[1])
@@ -216,7 +216,7 @@ def split_leaf(tree: Tree, slot: int, principal: bool) -> bool:
     return possible
 
 
-@small_part
+@part
 def split_whole_leaf(tree: Tree, slot: int, principal: bool) -> None:
     """The same for a leaf whose sample is all its events, which needs nothing that shares out moments."""
     v = np.empty(tree.mean.shape[1])
@@ -307,7 +307,7 @@ def deal_points(tree: Tree, slot: int, other: int, right: Ints) -> None:
     tree.cutoff[other] = tree.cutoff[slot]
 
 
-@small_shared_part
+@shared_part
 def recount(tree: Tree, slot: int) -> None:
     """Moments and box of a leaf whose sample holds all its events, from those."""
     d = tree.mean.shape[1]
@@ -337,7 +337,7 @@ def recount(tree: Tree, slot: int) -> None:
         add_outer(tree.scatter[slot], deviation, tree.point_weight[slot, k])
 
 
-@small_part
+@part
 def gap_between(tree: Tree, slot: int, right: Ints, v: Floats, gap: Floats) -> float:
     """Write how far apart the means of the two halves are; return the fraction p of the weight that goes right.
 
@@ -393,7 +393,7 @@ def gap_between(tree: Tree, slot: int, right: Ints, v: Floats, gap: Floats) -> f
     return p
 
 
-@small_part
+@part
 def split_gain(tree: Tree, slot: int, principal: bool) -> float:
     """The spread that splitting the leaf would take away."""
     d = tree.mean.shape[1]
@@ -409,7 +409,7 @@ def split_gain(tree: Tree, slot: int, principal: bool) -> float:
     return tree.weight[slot] * p * (1.0 - p) * scaled_square(gap, tree.inverse)
 
 
-@small_part
+@part
 def apportion(tree: Tree, slot: int, other: int, right: Ints, v: Floats) -> None:
     """Share out the moments of a leaf that has absorbed more than its sample holds.
 
@@ -435,7 +435,7 @@ def apportion(tree: Tree, slot: int, other: int, right: Ints, v: Floats) -> None
         tree.mean[slot, j] -= p * gap[j]
 
 
-@small_part
+@part
 def clip_boxes(tree: Tree, slot: int, other: int, v: Floats, threshold: float) -> None:
     """Boxes of the two halves of a leaf's box, cut by the plane v · x = threshold."""
     d = v.size

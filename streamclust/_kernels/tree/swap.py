@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from streamclust._kernels.compile import inlined, kernel, small_part, small_shared_part
+from streamclust._kernels.compile import inlined, kernel, part, shared_part
 from streamclust._kernels.moments import add_outer, scaled_square
 from streamclust._kernels.tree.arrays import (
     FREE_PAIRS,
@@ -33,7 +33,7 @@ NEARLY = 1.2
 # ------------------------------------------------------------------ dissolving
 
 
-@small_part
+@part
 def heir(tree: Tree, slot: int) -> int:
     """The leaf that would take a dissolved leaf's events: below its sibling, where its mean falls."""
     node = tree.node[slot]
@@ -54,7 +54,7 @@ def merge_loss(weight: Floats, mean: Floats, inverse: Floats, a: int, b: int) ->
     return weight[a] * (weight[b] / total) * squares
 
 
-@small_shared_part
+@shared_part
 def dissolve_losses(tree: Tree, loss: Floats) -> None:
     """What dissolving each leaf would lose; inf for free slots."""
     child, axis, direction, threshold = tree.child, tree.axis, tree.direction, tree.threshold
@@ -69,7 +69,7 @@ def dissolve_losses(tree: Tree, loss: Floats) -> None:
             loss[slot] = merge_loss(tree.weight, tree.mean, tree.inverse, slot, to)
 
 
-@small_shared_part
+@shared_part
 def merge_slot(tree: Tree, slot: int, source: Tree, other: int, shift: Floats, weight: float) -> None:
     """Add leaf `other` of `source` to leaf `slot`: moments, box and sample.
 
@@ -140,7 +140,7 @@ def clear_slot(tree: Tree, slot: int) -> None:
     tree.cutoff[slot] = np.inf
 
 
-@small_shared_part
+@shared_part
 def dissolve_leaf(tree: Tree, slot: int) -> int:
     """Give a leaf's events to its heir and its room back; the sibling moves up. Returns the heir."""
     to = heir(tree, slot)
