@@ -142,10 +142,10 @@ def service_turn() -> Walk:
     source = MemorySource({("events", 0): values}, size=WARM_EVENTS, endless=True)
     service = Service(source, ListSink(), StreamClusterer(background=False), policy=Policy(poll=0.0))
     for _ in range(3):  # assign, the first event alone and the rest, decode by a table reader
-        service.turn()
+        service.run_once()
         if service.stats.events >= WARM_EVENTS:
             break
-    found = traced(service.turn)
+    found = traced(service.run_once)
     assert service.stats.events == WARM_EVENTS + RECORDS
     return found
 

@@ -20,9 +20,9 @@ def docstrings(source):
     """Line and text of every docstring, and of strings below constants and attributes that describe them."""
     for node in ast.walk(ast.parse(source)):
         for statement in getattr(node, "body", []) if not isinstance(node, (ast.Lambda, ast.IfExp)) else []:
-            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-                if isinstance(statement.value.value, str):
-                    yield statement.lineno, statement.value.value
+            value = statement.value if isinstance(statement, ast.Expr) else None
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                yield statement.lineno, value.value
 
 
 def first_comment_lines(source):

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from streamclust import StreamClusterer
-from streamclust_connectors.cli.running import write_health
+from streamclust_connectors.cli.service_commands import write_health
 from tests.cli.conftest import COMMAND
 
 

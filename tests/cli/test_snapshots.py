@@ -7,7 +7,7 @@ import pytest
 
 from streamclust import StreamClusterer
 from streamclust.checkpoint import Checkpoints
-from streamclust_connectors.outputs import snapshot
+from streamclust_connectors.service.outputs import snapshot
 
 
 @pytest.fixture(scope="module")

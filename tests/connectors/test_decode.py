@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from streamclust import StreamClusterer
-from streamclust_connectors.decode import Decoder, Fields, Message
+from streamclust_connectors.decode import Decoder, Fields
+from streamclust_connectors.interfaces import Message
 
 
 def read(*values, names=(), fields=None, format="json"):

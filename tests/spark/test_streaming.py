@@ -16,7 +16,7 @@ from pyarrow import parquet
 from streamclust import StreamClusterer
 from streamclust.checkpoint import Checkpoints
 from streamclust.checkpoint.files import encode
-from streamclust_connectors.ports import DataLoss
+from streamclust_connectors.interfaces import DataLoss
 from streamclust_connectors.spark import StreamingJob, assign
 from tests.spark.conftest import NAMES, without
 from tests.spark.job import OPTIONS, events, job
