@@ -138,10 +138,10 @@ def test_config_show_and_check(tmp_path, invoke, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["config", "check"], "nothing says where events come from"),
+        (["config", "check"], "no source of events is set"),
         (["config", "check", "--set", "source.kind=cvs"], "source.kind"),
-        (["config", "check", "--set", "engine.max_leaves"], "is not KEY=VALUE"),
-        (["config", "check", "--set", "kafka=1", "--set", "kafka.topic=x"], "has a value of its own"),
+        (["config", "check", "--set", "engine.max_leaves"], "is not of the form KEY=VALUE"),
+        (["config", "check", "--set", "kafka=1", "--set", "kafka.topic=x"], "already has a value"),
         (["config", "show", "--config", "nowhere.toml"], "nowhere.toml cannot be read"),
         (["run", "--topic", "events"], "checkpoint.directory is not set"),
         (["run", "--input", "nowhere.csv"], "there is no file nowhere.csv"),

@@ -412,7 +412,7 @@ def test_standard_input(tmp_path, points, command):
     text = table(rows[:200], ";", ",")
     done = command("fit", "-", "--kind", "csv", "-o", "m", input=text)
     assert "of 200 events" in done.stdout
-    assert "say what comes from standard input" in command("fit", "-", code=2, input=text).stderr
+    assert "standard input needs --kind" in command("fit", "-", code=2, input=text).stderr
     assert (
         "read twice" in command("fit", "-", "--kind", "csv", "--labels", "x.csv", code=2, input=text).stderr
     )

@@ -106,7 +106,7 @@ def test_a_producer_goes_on_until_it_is_told_to_stop(cluster):
 
 def test_a_topic_without_dead_letters(cluster, invoke):
     at = ("--topic", cluster.topic(), "--bootstrap-servers", cluster.address)
-    assert "nothing was ever refused" in invoke("dlq", "ls", *at, code=3).stderr
+    assert "there are no dead letters yet" in invoke("dlq", "ls", *at, code=3).stderr
     assert "output.dlq is false" in invoke("dlq", "ls", *at, "--set", "output.dlq=false", code=2).stderr
 
 

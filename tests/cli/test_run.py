@@ -115,9 +115,9 @@ def until(condition, patience=240.0):
 
 def test_health(tmp_path, invoke):
     path = tmp_path / "health.json"
-    assert "no service writes it" in invoke("health", path, code=1).stderr
+    assert "is the service running" in invoke("health", path, code=1).stderr
     write_health(path, age=1.0, ready=True)
-    assert "well" in invoke("health", path).stdout
+    assert "healthy" in invoke("health", path).stdout
     write_health(path, age=1e4, ready=True)
     assert "more than 60 s" in invoke("health", path, code=1).stderr
     path.write_text(json.dumps({"time": time.time() - 1e4, "age": 0.0, "ready": True}))

@@ -80,8 +80,8 @@ def test_a_snapshot_sent_without_scatter_can_be_shown(kept, invoke, model):
         (["show", "state", "--index", "7"], 2, "there are 2"),
         (["show", "state", "--method", "ward"], 2, "none of rbhc, abc, bhc"),
         (["show", "one.json", "-k", "100000"], 2, "leaves, got 100000"),
-        (["export", "state", "tree.gif"], 2, "no format known here"),
-        (["export", "state", "tree.png", "--format", "gif"], 2, "no format known here"),
+        (["export", "state", "tree.gif"], 2, "unknown format"),
+        (["export", "state", "tree.png", "--format", "gif"], 2, "unknown format"),
         (["show", "nowhere"], 2, "does not exist"),
     ],
 )

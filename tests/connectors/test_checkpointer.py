@@ -172,7 +172,7 @@ def test_a_partition_that_comes_back_before_it_was_handed_over(tmp_path):
 def test_without_file_handles_nothing_is_taken_for_missing(tmp_path, monkeypatch):
     """A state that cannot be opened for now is not a state that is damaged, or none."""
     values, _ = events(100)
-    serve(MemorySource({P: values[:60]}), store=StateDirectory(tmp_path)).held.store.close()
+    serve(MemorySource({P: values[:60]}), store=StateDirectory(tmp_path)).partitions.store.close()
     store = StateDirectory(tmp_path)
     left, listed = [1, 2, 3], Checkpoints.files
 
@@ -240,7 +240,7 @@ def test_an_idle_service_writes_nothing(tmp_path):
 @pytest.mark.parametrize("record", [b"oops", None, b'{"x0": 1, "x1": 2}'])
 def test_whatever_is_read_brings_a_checkpoint(tmp_path, record):
     """So that a restart does not read it again."""
-    serve(MemorySource({P: events(10)[0]}), store=StateDirectory(tmp_path)).held.store.close()
+    serve(MemorySource({P: events(10)[0]}), store=StateDirectory(tmp_path)).partitions.store.close()
     values = [*events(10)[0], record]
     again = serve(MemorySource({P: values}), store=StateDirectory(tmp_path))
     assert again.stats.checkpoints == 1

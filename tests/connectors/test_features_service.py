@@ -145,7 +145,9 @@ def test_checkpoints_of_something_else_are_refused(tmp_path):
     store.close()
     with pytest.raises(CheckpointError, match="holds no features"):
         serve(MemorySource({P: []}), store=StateDirectory(tmp_path / "clusters"))
-    serve(MemorySource({P: events(70)[0]}), store=StateDirectory(tmp_path / "features")).held.store.close()
+    serve(
+        MemorySource({P: events(70)[0]}), store=StateDirectory(tmp_path / "features")
+    ).partitions.store.close()
     with pytest.raises(CheckpointError, match="holds no clusterer"):
         Service(
             MemorySource({P: []}), ListSink(), StreamClusterer(), StateDirectory(tmp_path / "features")

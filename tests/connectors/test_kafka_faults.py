@@ -123,7 +123,7 @@ def test_a_topic_that_was_created_anew_is_noticed(cluster, tmp_path):
     serve(cluster, topic, store, cluster.name)
     cluster.recreate(topic)
     cluster.write(topic, events(150)[0])
-    with pytest.raises(DataLoss, match="created anew"):
+    with pytest.raises(DataLoss, match="deleted and recreated"):
         serve(cluster, topic, store, cluster.name)
 
 

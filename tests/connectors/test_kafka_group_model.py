@@ -260,7 +260,7 @@ def test_parts_and_a_partition_that_cannot_be_read(cluster, join):
     assert later.service.clusterer.n_seen_by_shard == {(topic, 0): 2 * N}
     (reason,) = later.service.stats.stopped.values()
     assert "format 99, written by streamclust 9.9" in reason
-    assert "run the version that wrote it" in reason
+    assert "Run the version that wrote it" in reason
     until("a model without its news", lambda: later.positions and later.group.clusterer.n_seen == 3 * N)
 
 
@@ -334,15 +334,18 @@ def test_rights_are_asked_for_by_name_and_those_told_of_are_enough(secure_broker
             assert not {state_topic(topic), model_topic(topic)} & set(cluster.admin.list_topics())
             return str(found.value)
 
-        assert f"no right to read topic {topic} (TOPIC_AUTHORIZATION_FAILED)" in refused()
+        assert f"not authorised to read topic {topic} (TOPIC_AUTHORIZATION_FAILED)" in refused()
         grant(cluster, ResourceType.TOPIC, topic, read)
         told = refused()
-        assert f"no right to topic {state_topic(topic)}" in told
+        assert f"not authorised to use topic {state_topic(topic)}" in told
         assert (
             f"kafka-topics.sh --create --topic {state_topic(topic)} --partitions 2 --config cleanup" in told
         )
         grant(cluster, ResourceType.TOPIC, f"{topic}.streamclust.", read, write, prefix=True)
-        assert "may not create it (TOPIC_AUTHORIZATION_FAILED). To create it: kafka-topics.sh" in refused()
+        assert (
+            "not authorised to create it (TOPIC_AUTHORIZATION_FAILED). To create it: kafka-topics.sh"
+            in refused()
+        )
         assert prepare(topic, cluster.options) == prepare(topic, guest) == 2
         grant(cluster, ResourceType.GROUP, cluster.name, read)
         grant(cluster, ResourceType.TRANSACTIONAL_ID, cluster.name, write, prefix=True)

@@ -328,7 +328,7 @@ def test_records_below_the_watermark_are_skipped(tmp_path):
         def seek(self, partition, offset):
             super().seek(partition, max(0, offset - 30))
 
-    serve(MemorySource({P: values[:60]}), store=StateDirectory(tmp_path)).held.store.close()
+    serve(MemorySource({P: values[:60]}), store=StateDirectory(tmp_path)).partitions.store.close()
     service = serve(Repeating({P: values}), store=StateDirectory(tmp_path))
     assert service.stats.skipped == 30
     assert bits(service.clusterer) == bits(plain(rows))
@@ -421,14 +421,14 @@ class Changed(MemorySource):
     ("extent", "sentence", "start"),
     [
         (Extent(150, 200), "records 100 to 149 of in-0 were deleted", 150),
-        (Extent(0, 50), "cut short", 0),
-        (Extent(0, 200, "another"), "created anew", 0),
-        (Extent(0, 200, None, 3), "had 1 partitions .* and has 3", 100),
+        (Extent(0, 50), "truncated", 0),
+        (Extent(0, 200, "another"), "deleted and recreated", 0),
+        (Extent(0, 200, None, 3), "has 3 partitions, but had 1", 100),
     ],
 )
 def test_what_is_lost_is_told_with_what_to_do(tmp_path, extent, sentence, start):
     values, _ = events(200)
-    serve(MemorySource({P: values[:100]}), store=StateDirectory(tmp_path)).held.store.close()
+    serve(MemorySource({P: values[:100]}), store=StateDirectory(tmp_path)).partitions.store.close()
     with pytest.raises(DataLoss, match=f"{sentence}.*on_data_loss"):
         serve(Changed(extent, values), store=(store := StateDirectory(tmp_path)))
     store.close()

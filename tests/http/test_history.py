@@ -101,7 +101,7 @@ def test_what_is_costly_is_made_seldom():
     assert kept() == 1
     now[0] = 0.1 + CACHED_PER_COMPUTING * 0.1 + 0.01
     assert kept() == 2
-    kept.forget()
+    kept.clear()
     assert kept() == 3
 
 

@@ -63,7 +63,7 @@ def test_a_loop_that_hangs_is_not_alive(start):
     found = start(health={"max_age_seconds": 0.05})
     with found.service.lock:
         until(lambda: found.client.get("/livez").status_code == 503)
-        assert "last turned" in problem(found.client.get("/livez"), 503)["detail"]
+        assert "the last heartbeat" in problem(found.client.get("/livez"), 503)["detail"]
     until(lambda: found.client.get("/livez").status_code == 200)
 
 
@@ -211,7 +211,7 @@ def test_before_anything_is_learnt(start):
         "probability": [None, None],
         "novelty": [None, None],
     }
-    assert "no event was learnt" in problem(client.post("/v1/snapshots"), 409)["detail"]
+    assert "no event has been learnt" in problem(client.post("/v1/snapshots"), 409)["detail"]
 
 
 def test_partitions_may_all_have_gone_elsewhere(start):
@@ -459,7 +459,7 @@ def test_a_busy_loop_is_told(api, monkeypatch):
             api.client.post("/v1/learn", json={"x": 1, "y": 1}),
             api.client.post("/v1/snapshots"),
         ):
-            assert "at work" in problem(answer, 503)["detail"]
+            assert "the service loop was busy" in problem(answer, 503)["detail"]
             assert answer.headers["retry-after"] == "1"
         assert api.client.post("/v1/predict", json={"x": 1, "y": 1}).status_code == 200
         assert api.client.get("/v1/status").status_code == 200
@@ -479,19 +479,19 @@ def test_a_busy_loop_is_told(api, monkeypatch):
         (b'{"x": Infinity}', "invalid"),
         (b'{"x": 1}\xff', ""),
         (b'"\xff"', ""),
-        (b"3", "events are"),
-        (b'"x"', "events are"),
-        (b"null", "events are"),
+        (b"3", "the body must be"),
+        (b'"x"', "the body must be"),
+        (b"null", "the body must be"),
         (b"[" * 100_000, "deep"),
         (b'{"x":' * 100_000, "deep"),
         (b'{"vectors": ' + b"[" * 100_000, ""),
         (b'{"vectors": [[1, "2"]]}', "$.vectors"),
         (b'{"vectors": [[1, true]]}', "$.vectors"),
         (b'{"vectors": [1, 2]}', "$.vectors"),
-        (b'{"vectors": [[1, 2], [1]]}', "one length"),
+        (b'{"vectors": [[1, 2], [1]]}', "the same length"),
         (b'{"vectors": [[1, 2, 3]]}', "2"),
         (b'{"vectors": [[1, 2]], "features": ["x"]}', "names"),
-        (b'{"vectors": [[1, 2]], "features": ["x", "x"]}', "differ"),
+        (b'{"vectors": [[1, 2]], "features": ["x", "x"]}', "must be distinct"),
         (b'{"vectors": [[1, 2]], "weights": [1]}', "weights"),
         (b'{"vectors": [[1e400, 2]]}', ""),
     ],

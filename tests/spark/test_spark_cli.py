@@ -74,7 +74,7 @@ def test_a_csv_lake_with_bad_rows(spark, lake, points):
         (["parquet", "--features", "name"], 3, "none of the 2,000 rows"),
         (["parquet", "--kind", "avro"], 2, "neither parquet nor csv"),
         (["parquet", "--output", "no/such/place"], 2, "there is no directory"),
-        (["parquet", "--spark", "nonsense"], 2, "is not KEY=VALUE"),
+        (["parquet", "--spark", "nonsense"], 2, "is not of the form KEY=VALUE"),
     ],
 )
 def test_what_cannot_be_summarised_is_told_in_a_sentence(spark, lake, arguments, code, told):

@@ -230,8 +230,8 @@ def loss(partition: Partition, saved: SavedPosition, extent: Extent) -> str:
         return f"topic {topic} was deleted and recreated since the checkpoint was written"
     if saved.n_partitions != extent.n_partitions:
         return (
-            f"topic {topic} had {saved.n_partitions} partitions when the checkpoint was written and has "
-            f"{extent.n_partitions} now: keys may have moved between them"
+            f"topic {topic} has {extent.n_partitions} partitions, but had {saved.n_partitions} when the checkpoint was "
+            "written; keys may have moved between partitions"
         )
     if saved.offset < extent.first:
         return (

@@ -124,7 +124,7 @@ class KafkaSection(Section):
         if self.sasl_mechanism is not None and not self.security_protocol.startswith("SASL"):
             raise ValueError("sasl_mechanism needs a security_protocol of SASL_SSL or SASL_PLAINTEXT")
         if named := sorted(self.options.keys() & KafkaSection.model_fields.keys()):
-            raise ValueError(f"{', '.join(named)}: set directly under kafka, not in kafka.options")
+            raise ValueError(f"{', '.join(named)} must be set in [kafka], not in kafka.options")
         _read_secrets(self, "ssl_password", "sasl_plain_password")
         return self
 
