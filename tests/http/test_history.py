@@ -1,4 +1,4 @@
-"""Samples that thin out as they age, the journal of changes, what is kept for a while, a lock that is handed on."""
+"""Samples that thin out with age, the journal of lifecycle events, cached values, the fair lock."""
 
 import threading
 import time
@@ -84,7 +84,7 @@ def test_the_journal_is_bounded():
     assert journal.last == MAX_EVENTS + 100
 
 
-# -------------------------------------------------------------------- kept
+# -------------------------------------------------------------------- cached values
 
 
 def test_what_is_costly_is_made_seldom():
