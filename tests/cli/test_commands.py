@@ -146,8 +146,8 @@ def test_config_show_and_check(tmp_path, invoke, monkeypatch):
         (["run", "--topic", "events"], "checkpoint.directory is not set"),
         (["run", "--input", "nowhere.csv"], "there is no file nowhere.csv"),
         (["fit", "nowhere.csv"], "does not exist"),
-        (["dlq", "ls"], "name the topic"),
-        (["produce"], "name the topic"),
+        (["dlq", "ls"], "input topic of the dead letters"),
+        (["produce"], "the topic to write to"),
         (["nonsense"], "No such command"),
     ],
 )
@@ -187,7 +187,7 @@ def test_each_kind_of_failure_has_its_code_and_a_sentence(error, code, monkeypat
         raise error
 
     monkeypatch.setattr(service_commands, "run_with_monitor", fails)
-    monkeypatch.setattr(logs, "set_up", lambda *_: None)
+    monkeypatch.setattr(logs, "set_up_logging", lambda *_: None)
     done = CliRunner().invoke(app, ["run", "--source", "synthetic"])
     assert done.exit_code == code
     assert done.stderr.startswith("error: ")
@@ -214,7 +214,7 @@ def test_every_name_with_a_code_is_an_exception():
 
 def test_whoever_debugs_gets_the_traceback(monkeypatch):
     monkeypatch.setattr(service_commands, "run_with_monitor", lambda settings: 1 / 0)
-    monkeypatch.setattr(logs, "set_up", lambda *_: None)
+    monkeypatch.setattr(logs, "set_up_logging", lambda *_: None)
     monkeypatch.setenv("STREAMCLUST_DEBUG", "1")
     done = CliRunner().invoke(app, ["run", "--source", "synthetic"])
     assert isinstance(done.exception, ZeroDivisionError)
@@ -242,7 +242,7 @@ def test_libraries_that_quote_payloads_are_kept_quiet(monkeypatch):
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
     try:
-        logs.set_up("debug", "json")
+        logs.set_up_logging("debug", "json")
         assert root.level == logging.DEBUG
         assert not logging.getLogger("kafka.protocol").isEnabledFor(logging.INFO)
     finally:

@@ -81,17 +81,17 @@ def test_without_a_pace_everything_is_due():
     assert source.lag() == {}
 
 
-def test_every_event_is_judged_once_before_it_is_delivered():
+def test_every_event_is_observed_once_before_it_is_delivered():
     time = Time()
     source = paced(300, 1000.0, time)
     rows, labels, delivered = [], [], 0
 
-    def judge(events, clusters):
+    def observe(events, clusters):
         assert len(rows) == delivered
         rows.extend(events.tolist())
         labels.extend(clusters)
 
-    source.judge = judge
+    source.observer = observe
     while not source.finished:
         for batch in source.poll(0.5):
             delivered += len(batch.records)

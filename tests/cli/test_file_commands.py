@@ -264,11 +264,11 @@ def test_missing_cells_no_header_and_names_twice(tmp_path, invoke):
     (tmp_path / "a.csv").write_text("1,2,a\n2,NA,b\n?,3,c\n4, - ,d\n5,none here,e\n")
     done = invoke("fit", tmp_path / "a.csv", "--null", "none here")
     assert "no header (columns are x0 to x2)" in done.stderr
-    assert "left out: x2" in done.stderr
+    assert "not numeric: x2" in done.stderr
     model = StreamClusterer.load(tmp_path / "a.csv.checkpoint")
     assert (model.n_seen, model.feature_names) == (5, ("x0", "x1"))
     (tmp_path / "b.csv").write_text("x,y,x\n1,2,3\n4,5,6\n")
-    assert "several columns are called x" in invoke("fit", tmp_path / "b.csv").stderr
+    assert "several columns are named x" in invoke("fit", tmp_path / "b.csv").stderr
     assert StreamClusterer.load(tmp_path / "b.csv.checkpoint").feature_names == ("x", "y", "x_2")
 
 
@@ -279,7 +279,7 @@ def test_rows_of_a_wrong_length_are_refused_by_their_numbers(tmp_path, invoke):
     done = invoke(
         "fit", tmp_path / "a.csv", "--labels", tmp_path / "l.jsonl", "--set", "engine.max_leaves=32"
     )
-    assert "row 4: 1 cells where there are 2 columns (see --delimiter): 1\n" in done.stderr
+    assert "row 4: the row has 1 cell, but 2 columns are expected (see --delimiter): 1\n" in done.stderr
     assert "3 events could not be learnt" in done.stderr
     found = [json.loads(line) for line in (tmp_path / "l.jsonl").read_text().splitlines()]
     assert [row["row"] for row in found] == list(range(1, 9001))
@@ -293,11 +293,11 @@ def test_rows_of_a_wrong_length_are_refused_by_their_numbers(tmp_path, invoke):
         ("x,y\n1,2\n", ("--encoding", "martian"), "no encoding 'martian'", 3),
         ("x,y\n1,2\n", ("--delimiter", "two"), "source.delimiter", 2),
         ("x,y\n1,2\n", ("--decimal", "x"), "source.decimal", 2),
-        ('x,y\n1,"2\n' + "3,4\n" * 400_000, (), "a quote is never closed", 3),
+        ('x,y\n1,"2\n' + "3,4\n" * 400_000, (), "a quote is not closed", 3),
         ("length,width\n1,2\n", ("--features", "lenght"), "did you mean 'length'?", 2),
         ("length,width\n1,2\n", ("--exclude", "z"), "the columns are length, width", 2),
         ("length,width\n1,2\n", ("--key", "lenth"), "--key: there is no column 'lenth'", 2),
-        ("city,x\nOslo,2\n", ("--features", "x,city"), "'city' is not a column of numbers, it has 'Oslo'", 2),
+        ("city,x\nOslo,2\n", ("--features", "x,city"), "column 'city' is not numeric: it contains 'Oslo'", 2),
     ],
 )
 def test_what_is_not_understood_is_refused_with_the_option(
@@ -329,8 +329,11 @@ def test_columns_that_are_not_numbers_are_left_out(tmp_path, points, invoke, nam
         getattr(frame, f"to_{name[2:]}")(tmp_path / name, index=False)
     done = invoke("fit", tmp_path / name, "-o", tmp_path / "m")
     assert done.stderr.count("warning") == 1
-    assert "not numbers, and left out: city, on; the dates of on become times by --time on" in done.stderr
-    assert "id counts the rows" in done.stderr
+    assert (
+        "ignored columns that are not numeric: city, on; to use the dates of on as event times: --time on"
+        in done.stderr
+    )
+    assert "id looks like a row number" in done.stderr
     timed = invoke("fit", tmp_path / name, "--exclude", "id,city", "--time", "on", "--half-life", "720000")
     assert timed.stderr == ""
     model = StreamClusterer.load(tmp_path / f"{name}.checkpoint")
@@ -358,7 +361,9 @@ def test_predict_needs_neither_key_nor_time_nor_weight(tmp_path, points, invoke)
         in invoke("predict", tmp_path / "m", tmp_path / "b.csv", "--key", "id", code=2).stderr
     )
     frame.drop(columns="x").to_csv(tmp_path / "c.csv", index=False)
-    assert "has no x: taken as missing" in invoke("predict", tmp_path / "m", tmp_path / "c.csv").stderr
+    assert (
+        "has no x; treated as missing values" in invoke("predict", tmp_path / "m", tmp_path / "c.csv").stderr
+    )
     (tmp_path / "d.csv").write_text("u,v\n1,2\n")
     assert "none of the features y, x" in invoke("predict", tmp_path / "m", tmp_path / "d.csv", code=3).stderr
 
@@ -421,11 +426,11 @@ def test_standard_input(tmp_path, points, command):
 @pytest.mark.parametrize(
     ("rows", "options", "sentence"),
     [
-        (np.random.default_rng(0).normal(size=(300, 2)), (), "only one cluster of 300 events"),
-        (np.random.default_rng(0).normal(size=(60, 12)), (), "60 events are few for 12 features"),
+        (np.random.default_rng(0).normal(size=(300, 2)), (), "300 events formed only one cluster"),
+        (np.random.default_rng(0).normal(size=(60, 12)), (), "60 events are too few for 12 features"),
         (np.random.default_rng(0).integers(2, size=(300, 3)), (), None),
         (np.arange(600.0).reshape(300, 2) // 2 + np.random.default_rng(0).normal(size=(300, 2)) * [0, 1], (),
-         "x0 counts the rows"),
+         "x0 looks like a row number"),
     ],
 )  # fmt: skip
 def test_a_poor_result_comes_with_advice(tmp_path, invoke, rows, options, sentence):

@@ -119,7 +119,7 @@ def test_health(tmp_path, invoke):
     write_health(path, age=1.0, ready=True)
     assert "healthy" in invoke("health", path).stdout
     write_health(path, age=1e4, ready=True)
-    assert "more than 60 s" in invoke("health", path, code=1).stderr
+    assert "the limit is 60 s" in invoke("health", path, code=1).stderr
     path.write_text(json.dumps({"time": time.time() - 1e4, "age": 0.0, "ready": True}))
     invoke("health", path, code=1)
     invoke("health", path, "--set", "health.max_age_seconds=20000")

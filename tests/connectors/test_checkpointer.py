@@ -104,7 +104,7 @@ def test_a_service_that_stops_without_a_checkpoint_says_so(tmp_path, caplog):
     with pytest.raises(OSError, match="No space left") as error:
         serve(source, store=(store := Scarce(tmp_path)), policy=policy)
     assert error.value.filename == str(tmp_path / "checkpoint")
-    assert "stopping, and no checkpoint can be written" in caplog.text
+    assert "stopping without a final checkpoint: no checkpoint can be written" in caplog.text
     assert source.closed
     assert store.refused > 1
 

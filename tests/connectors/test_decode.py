@@ -158,7 +158,7 @@ def test_embeddings_are_arrays_or_base64():
         assert "base64" in reasons[3]
         assert "4 bytes" in reasons[4]
         assert reasons[6] == "the vector has 2 numbers, but the first vector had 3"
-        assert reasons[7] == "a vector of 4 numbers, the first had 3"  # with all of its message
+        assert reasons[7] == "the vector has 4 numbers, but the first vector had 3"  # with all of its message
         assert sorted(reasons) == [2, 3, 4, 6, 7, 8]
 
 

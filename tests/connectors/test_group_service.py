@@ -33,16 +33,16 @@ class Alone:
     def update_leadership(self, positions):
         pass
 
-    forget = publish = lambda self: ()
+    discard_uncommitted = publish = lambda self: ()
 
     def send_status(self, status):
-        self.told = status
+        self.status = status
 
     def close(self):
         self.closed = True
 
 
-class Kept:
+class MemoryStore:
     """A store whose states come with their partitions."""
 
     transactional = True
@@ -79,7 +79,7 @@ class Poisoned(Decoder):
 
 def member(source, sink=None, decoder=None):
     sink = sink or ListSink(exactly_once=True)
-    return Service(source, sink, StreamClusterer(), Kept(), decoder, POLICY, group=Alone())
+    return Service(source, sink, StreamClusterer(), MemoryStore(), decoder, POLICY, group=Alone())
 
 
 def told(service, partition):
@@ -107,7 +107,7 @@ def test_a_poison_record_stops_its_partition_alone():
     assert told(service, P) == N
     assert told(service, Q) == 50
     assert service.stats.stopped == {Q: "ZeroDivisionError: a bug"}
-    assert service.group.told.stopped == {"in-1": "ZeroDivisionError: a bug"}
+    assert service.group.status.stopped == {"in-1": "ZeroDivisionError: a bug"}
     assert service.partitions.store.states[Q][0].offset == 50, "the state is that before the poison"
 
 
@@ -198,5 +198,5 @@ def test_a_refit_that_fails_leaves_the_group_its_last_model(monkeypatch):
     alone.learn_many(events(N)[1], shard=P)
     leader = Leader("in", 1, Read(packed(shard_in(alone.to_state(), P))), StreamClusterer(), 0)
     monkeypatch.setattr(leader.clusterer, "catch_up", lambda: 1 / 0)
-    with pytest.raises(Transient, match="no new model could be made: ZeroDivisionError"):
+    with pytest.raises(Transient, match="model failed: ZeroDivisionError"):
         leader.publication()

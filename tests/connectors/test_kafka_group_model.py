@@ -302,7 +302,7 @@ def test_topics_must_be_as_they_must(cluster):
         prepare(other, options)
     third = cluster.topic("third", 2)
     cluster.topic("third.streamclust.state", 1, **{"cleanup.policy": "compact"})
-    with pytest.raises(UnfitTopic, match="has 1 partitions, and needs 2"):
+    with pytest.raises(UnfitTopic, match="has 1 partition but needs 2"):
         prepare(third, options)
 
 

@@ -174,7 +174,7 @@ def test_columns_of_a_file_that_are_text_are_left_out_by_the_service(tmp_path, c
     running = create_service(settings)
     running.run()
     assert (running.stats.events, running.clusterer.feature_names) == (30, ("x", "y"))
-    assert "not numbers, and left out: city" in caplog.text
+    assert "ignored columns that are not numeric: city" in caplog.text
 
 
 def test_standard_input():

@@ -128,7 +128,7 @@ def dialect_notes(source: FileSource) -> list[str]:
     if dialect is None:
         return []
     notes = [f"read with {dialect.described}"] if dialect.described else []
-    if dialect.counting is not None:
+    if dialect.row_numbers is not None:
         notes.append("the first column has no name and holds row numbers; it is ignored")
     if dialect.repeated:
         notes.append(f"several columns are named {', '.join(dialect.repeated)}; the later ones get numbers")

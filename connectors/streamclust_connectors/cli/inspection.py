@@ -79,7 +79,7 @@ def summary(path: Path, state: State) -> dict[str, Any]:
     values = state.values
     log = values.get("lineage", {}).get("log", [])
     return {
-        "kind": values.get("kind", "clusterer" if "parameters" in values else "summary of one partition"),
+        "kind": values.get("kind", "clusterer" if "parameters" in values else "one partition, handed over"),
         "format": FORMAT,
         "library": values.get("library"),
         "bytes": path.stat().st_size,

@@ -297,8 +297,9 @@ def objects(names: Collection[str], columns: list[list[Any]]) -> Iterator[bytes]
 def unreadable_row(row: InvalidRow) -> bytes:
     """Error message, as a JSON string, for an invalid row reported by pyarrow."""
     quoted = row.text[:MAX_QUOTED_CHARACTERS] + ("…" if len(row.text) > MAX_QUOTED_CHARACTERS else "")
+    cells = f"{row.actual_columns} cell" + ("" if row.actual_columns == 1 else "s")
     return encode(
-        f"{UNREADABLE_PREFIX}the row has {row.actual_columns} cells, but there are {row.expected_columns} columns "
+        f"{UNREADABLE_PREFIX}the row has {cells}, but {row.expected_columns} columns are expected "
         f"(see --delimiter): {quoted}"
     )
 
