@@ -456,7 +456,7 @@ class Result:
         (1, 1000, [{"x": 0}, {"x": 7}], "gaussian", ["try --family poisson"]),
         (1, 1000, [{"x": 0}, {"x": 7}], "poisson", ["another --family"]),
         (11, 100, [{"x": 0.5, "s": 1}, {"x": 0.2, "s": 1}, {"x": 0.7, "s": 1}], "gaussian",
-         ["11 clusters of 100 events are many: fewer than 10 events to a cluster", "--exclude s"]),
+         ["11 clusters of 100 events are probably too many: fewer than 10 events per cluster", "--exclude s"]),
         (10, 100, [{"x": 0.5}], "gaussian", []),
     ],
 )  # fmt: skip

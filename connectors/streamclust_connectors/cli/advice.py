@@ -38,8 +38,8 @@ def remarks(model: StreamClusterer, family: str, vectors: Sequence[Mapping[Any, 
         found.append(
             f"{counted(n, 'event')} formed only one cluster: the features together show no separate groups"
             if k == 1
-            else f"{counted(k, 'cluster')} of {counted(n, 'event')}: fewer than {MIN_ROWS_PER_CLUSTER} events per "
-            "cluster are too few"
+            else f"{counted(k, 'cluster')} of {counted(n, 'event')} are probably too many: fewer than "
+            f"{MIN_ROWS_PER_CLUSTER} events per cluster"
         )
         found[-1] += f". {suggestion(columns, family)}"
     return found
