@@ -202,10 +202,11 @@ class Service:
         """Learn a batch; in a group, stop a partition that cannot be learnt and continue with the others."""
         partition, records = batch
         try:
-            # Learn the very first event alone: once its features are known, records are decoded as a table.
-            first = 0 if self.learner.feature_names else 1
-            self.learn(Batch(partition, records[:first]))
-            self.learn(Batch(partition, records[first:]))
+            if not self.learner.feature_names:
+                # Learn the very first event alone: once its features are known, records are decoded as a table.
+                self.learn(Batch(partition, records[:1]))
+                records = records[1:]
+            self.learn(Batch(partition, records))
         except (Transient, DataLoss, Fenced, OSError):
             raise
         except Exception as error:
@@ -260,7 +261,7 @@ class Service:
 
     def learn(self, batch: Batch) -> None:
         """Learn a batch and emit its outputs; events that cannot be learnt become dead letters."""
-        partition, records, stats = batch.partition, batch.records, self.stats
+        partition, records, stats, learner = batch.partition, batch.records, self.stats, self.learner
         watermark = self.partitions.positions[partition]
         if records and records[0].offset < watermark:
             records = [record for record in records if record.offset >= watermark]
@@ -268,11 +269,11 @@ class Service:
         if not records:
             return
         with stats.timed("decode"):
-            events = self.decoder.decode(records, self.learner.feature_names)
-            events, checked, failures = learnable_events(self.learner, events, partition)
+            events = self.decoder.decode(records, learner.feature_names)
+            events, checked, failures = learnable_events(learner, events, partition)
             self._emit_dead_letters(partition, failures)
         start = 0
-        for run in self.learner.runs(checked):
+        for run in learner.runs(checked):
             self._learn_run(partition, events, run, start)
             start += len(run)
         stats.messages += len(records)
