@@ -19,7 +19,7 @@ SAMPLE = (
     "tests/test_plain_numba.py",
     "tests/test_settings.py",
     "tests/connectors/test_sources.py",
-    "tests/connectors/test_tables.py",
+    "tests/connectors/test_table_reader.py",
     "tests/hierarchy/test_dendrogram.py",
     "tests/http/test_dashboard.py",
     "tests/plots/test_clusters.py",

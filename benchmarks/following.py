@@ -20,7 +20,7 @@ from river import cluster
 from sklearn.metrics import adjusted_rand_score
 
 from streamclust import StreamClusterer
-from streamclust_connectors.cli.scene import Scene
+from streamclust_connectors.cli.demo_stream import DemoStream
 from streamclust_connectors.synthetic import Drift, SyntheticMixture
 
 RADII = (1.0, 2.0, 3.0)
@@ -97,7 +97,7 @@ def demo(seeds: range) -> None:
     exact, spent = 0, []
     for seed in seeds:
         model, start = StreamClusterer(), process_time()
-        for rows, _ in Scene(240_000, seed=seed).batches(5000):
+        for rows, _ in DemoStream(240_000, seed=seed).batches(5000):
             model.learn_many(rows)
         spent.append(process_time() - start)
         told = [change for change in model.lineage if change.at > 1000]

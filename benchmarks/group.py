@@ -40,8 +40,8 @@ from streamclust import StreamClusterer  # noqa: E402
 from streamclust.checkpoint import model_in, shard_in  # noqa: E402
 from streamclust.engine.model import Model  # noqa: E402
 from streamclust_connectors.kafka.group_model import MODEL  # noqa: E402
-from streamclust_connectors.kafka.parts import Assembler, Whole, packed, parts  # noqa: E402
 from streamclust_connectors.kafka.state_log import StateLog  # noqa: E402
+from streamclust_connectors.kafka.state_records import Assembler, StoredState, packed, parts  # noqa: E402
 from streamclust_connectors.kafka.state_topic import STATE  # noqa: E402
 from streamclust_connectors.kafka.topics import model_topic  # noqa: E402
 from tests.connectors.broker import find_broker  # noqa: E402
@@ -165,14 +165,14 @@ def traffic(d: int, n: int, seed: int, partitions: int) -> Traffic:
             pack += (process_time() - start) / partitions
         start = process_time()
         for number, body in enumerate(bodies):
-            leader.replace_shard(number, Whole("state", "", body).state())
+            leader.replace_shard(number, StoredState("state", "", body).state())
         read = process_time() - start
         leader.catch_up()
         refit = process_time() - start - read
         model = packed(leader.merged_state())
         read = process_time() - start - refit
         start = process_time()
-        members[0].follow(Whole("model", "", model).state())
+        members[0].follow(StoredState("model", "", model).state())
         follow = process_time() - start
     return Traffic(pack, len(bodies[0]), read, follow, refit, len(model))
 

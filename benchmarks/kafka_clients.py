@@ -29,8 +29,8 @@ ANSWER = b'{"id":"events-0-123456","cluster":3,"probability":0.99,"novelty":0.12
 
 def one(client: str, kind: str, address: str, topic: str, n: int, group: str) -> float:
     """CPU seconds for each message, from when the first may be fetched."""
+    from streamclust_connectors.interfaces import Assigned, Batch, Output
     from streamclust_connectors.kafka import KafkaSink, source_type
-    from streamclust_connectors.ports import Assigned, Batch, Output
 
     source = source_type(client)([topic], group, address)
     sink = KafkaSink(source, {"assignments": f"{topic}.out"}, group if kind == KINDS[2] else None)

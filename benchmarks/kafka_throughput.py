@@ -42,7 +42,7 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from streamclust_connectors.stats import Stats  # noqa: E402
+from streamclust_connectors.service.stats import Stats  # noqa: E402
 from tests.connectors.broker import find_broker  # noqa: E402
 from tests.connectors.cluster import Cluster  # noqa: E402
 from tests.connectors.fuzz import fuzz  # noqa: E402
@@ -151,7 +151,7 @@ def served(address: str, topic: str, n: int, kind: str, group: str) -> dict[str,
     from streamclust import StreamClusterer
     from streamclust_connectors.kafka import KafkaSink, source_type
     from streamclust_connectors.service import Policy, Service
-    from streamclust_connectors.shared_state import SharedState
+    from streamclust_connectors.state_directory import StateDirectory
 
     warm = StreamClusterer()  # kernels come from the disk before anything is timed
     warm.learn_many(np.random.default_rng(0).normal(size=(30_000, 8)))
@@ -165,7 +165,7 @@ def served(address: str, topic: str, n: int, kind: str, group: str) -> dict[str,
             create(address, name)
         sink = KafkaSink(source, topics, group if kind == "exactly-once" else None)
         policy = Policy(poll=0.2, assignments_per_message=100 if kind == "emit 100" else 1)
-        service = Service(source, sink, StreamClusterer(), SharedState(state), policy=policy)
+        service = Service(source, sink, StreamClusterer(), StateDirectory(state), policy=policy)
         service.stats = Split()
         gc.freeze()  # as `streamclust run` does
         poll, watch = source.poll, None
@@ -181,10 +181,10 @@ def served(address: str, topic: str, n: int, kind: str, group: str) -> dict[str,
         source.poll = timed_poll  # type: ignore[method-assign]
         while watch is None:
             service.stats.seconds.clear()
-            service.turn()
+            service.run_once()
         service.stats.seconds.pop("poll")
         while service.stats.events < n:
-            service.turn()
+            service.run_once()
         service.checkpoint()
         found = watch.read(n)
         found |= {f"in {stage}": spent / n for stage, spent in service.stats.seconds.items()}

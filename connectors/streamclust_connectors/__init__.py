@@ -1,1 +1,1 @@
-"""streamclust's service: sources, sinks and the loop between them. I/O lives here, mathematics does not."""
+"""The streamclust service: sources, sinks, and the loop between them. All I/O is here; the library has none."""

@@ -1,10 +1,10 @@
-"""The `streamclust` command; if a module that it needs is not installed, an error that names the extra."""
+"""Entry point of the `streamclust` command; if a module is missing, an error names the extra to install."""
 
 from __future__ import annotations
 
 import sys
 
-from streamclust_connectors.extras import cure
+from streamclust_connectors.extras import install_hint
 
 
 def main() -> None:
@@ -12,10 +12,10 @@ def main() -> None:
     try:
         from streamclust_connectors import cli
     except ImportError as error:
-        advice = cure(error)
+        advice = install_hint(error)
         if advice is None:
             raise
-        sys.exit(f"error: the streamclust command needs more than the library: {advice}")
+        sys.exit(f"error: the streamclust command needs more packages than the library: {advice}")
     cli.main()
 
 

@@ -1,4 +1,4 @@
-"""Which extra of this distribution installs a missing module."""
+"""Finds the extra of this distribution that installs a missing module."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ EXTRAS = {
     "plots": ("matplotlib",),
     "spark": ("pyspark",),
 }
-"""The modules that each extra installs; one that several extras install stands under the first of them."""
+"""Modules that each extra installs; a module of several extras is listed under the first."""
 
 
-def cure(error: ImportError) -> str | None:
+def install_hint(error: ImportError) -> str | None:
     """The command that installs the missing module; None if no extra contains it.
 
-    >>> cure(ModuleNotFoundError("No module named 'typer'", name="typer"))
-    "typer is not installed; pip install 'streamclust[cli]' brings it"
+    >>> install_hint(ModuleNotFoundError("No module named 'typer'", name="typer"))
+    "typer is not installed; run: pip install 'streamclust[cli]'"
     """
     module = (error.name or "").partition(".")[0]
     extra = next((extra for extra, modules in EXTRAS.items() if module in modules), None)
-    return (
-        None if extra is None else f"{module} is not installed; pip install 'streamclust[{extra}]' brings it"
-    )
+    return None if extra is None else f"{module} is not installed; run: pip install 'streamclust[{extra}]'"

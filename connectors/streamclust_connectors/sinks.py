@@ -1,4 +1,4 @@
-"""Sinks beside Kafka: a list, a file of JSON lines, standard output."""
+"""Sinks other than Kafka: a list, a file of JSON lines, standard output."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import IO, Any, get_args
 
 import msgspec
 
-from streamclust_connectors.ports import Channel, Output, Partition
+from streamclust_connectors.interfaces import Channel, Output, Partition
 
 CHANNELS: tuple[Channel, ...] = get_args(Channel)
 
 
 class ListSink:
-    """Keeps outputs in lists, by channel. For tests: with `exactly_once` they appear when they are committed.
+    """Stores outputs in lists, by channel; for tests. With `exactly_once`, outputs appear when they are committed.
 
-    `failures` are raised by the next commits, in turn; what was emitted since the last one is then dropped.
+    The next commits raise `failures`, one after the other, and drop the outputs emitted since the last commit.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class ListSink:
         self.outputs: dict[Channel, list[Output]] = defaultdict(list)
         self.positions: dict[Partition, int] = {}
         self.full = False
-        self.largest: int | None = None
+        self.max_message_bytes: int | None = None
         self.dropped = 0
         self.closed = False
         self._open: list[tuple[Channel, Output]] = []
@@ -50,8 +50,8 @@ class ListSink:
         if not self.exactly_once:
             self._keep()
 
-    def abandon(self) -> None:
-        """Drop what is not yet committed."""
+    def discard_uncommitted(self) -> None:
+        """Drop uncommitted outputs."""
         self._open = []
 
     def _keep(self) -> None:
@@ -72,11 +72,11 @@ class ListSink:
         return self.positions.get(partition)
 
     def values(self, channel: Channel) -> list[Any]:
-        """The JSON of a channel's outputs, read."""
+        """Parsed JSON of a channel's outputs."""
         return [msgspec.json.decode(output.value) for output in self.outputs[channel]]
 
     def close(self) -> None:
-        """Record that it was closed."""
+        """Record that the sink was closed."""
         self.closed = True
 
 
@@ -85,7 +85,7 @@ class LinesSink:
 
     exactly_once = False
     full = False
-    largest = None
+    max_message_bytes = None
     dropped = 0
 
     def __init__(
@@ -121,18 +121,18 @@ class LinesSink:
         except OSError as error:
             raise OSError(error.errno, error.strerror, self._file.name) from error
 
-    def abandon(self) -> None:
-        """Nothing: what is written stays."""
+    def discard_uncommitted(self) -> None:
+        """Do nothing: written lines stay."""
 
     def committed(self, partition: Partition) -> int | None:
         """Unknown."""
         return None
 
     def close(self) -> None:
-        """Flush, and close a file that was opened here."""
+        """Flush, and close the file if it was opened here."""
         with self._named():
             if self._own:
-                self._file.close()  # even if what is left cannot be written
+                self._file.close()  # also if the buffer cannot be written
             else:
                 self._file.flush()
 

@@ -1,4 +1,4 @@
-"""Sources beside Kafka and files: memory, standard input, and events made up on the spot."""
+"""Sources other than Kafka and files: memory, standard input, HTTP, and synthetic events."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from typing import IO, Any
 
 import msgspec
 
-from streamclust_connectors.ports import Assigned, Batch, Extent, Message, Partition, Record, Revoked
+from streamclust_connectors.interfaces import Assigned, Batch, Extent, Message, Partition, Record, Revoked
 from streamclust_connectors.synthetic import Drift
 
 MAX_POLL_RECORDS = 5000
-"""Records of one poll, at most."""
+"""Maximal number of records per poll."""
 
 
 class MemorySource:
-    """A source whose partitions are lists of records. For tests: it ends, fails and pauses as scripted.
+    """A source whose partitions are lists of records; for tests.
 
-    All partitions are assigned by the first poll. `script` holds what the next do instead of delivering records: an
-    exception is raised, Assigned and Revoked are reported, None delivers nothing. Then records follow, at most `size`
-    of one partition a poll.
+    The first poll assigns all partitions. The next polls follow `script`: they raise an exception, return Assigned or
+    Revoked, or for None return nothing. Later polls return at most `size` records of one partition.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class MemorySource:
         self._awaited: set[Partition] = set()
 
     def poll(self, seconds: float) -> Sequence[Assigned | Revoked | Batch]:
-        """What the script says, then records of the partition that is farthest behind."""
+        """The next step of the script; after its end, records of the partition with the largest lag."""
         if self.script:
             step = self.script.popleft()
             if isinstance(step, Exception):
@@ -71,19 +70,19 @@ class MemorySource:
         return [Batch(name, found)]
 
     def extent(self, partition: Partition) -> Extent:
-        """All records of the list."""
+        """Extent of the list."""
         records = self.partitions[partition]
         if not records:
             return Extent(0, 0)
         return Extent(records[0].offset, records[-1].offset + 1)
 
     def seek(self, partition: Partition, offset: int) -> None:
-        """Begin at this record."""
+        """Deliver from this record on."""
         self.at[partition] = offset
         self._awaited.discard(partition)
 
     def pause(self) -> None:
-        """Deliver nothing."""
+        """Deliver nothing until `resume`."""
         self.paused = True
 
     def resume(self) -> None:
@@ -95,23 +94,23 @@ class MemorySource:
         self.committed.update(positions)
 
     def lag(self) -> dict[Partition, int]:
-        """Records still to come."""
+        """Number of records not delivered yet."""
         return {name: max(0, self.extent(name).end - at) for name, at in self.at.items()}
 
     @property
     def finished(self) -> bool:
-        """Whether the lists are at their ends."""
+        """Whether all records were delivered."""
         return not (self.endless or self.script or self._awaited or any(self.lag().values()))
 
     def close(self) -> None:
-        """Record that it was closed."""
+        """Record that the source was closed."""
         self.closed = True
 
 
 class IteratorSource:
-    """One partition whose records come from an iterator that can be begun anew: a file, or a generator.
+    """One partition whose records come from an iterator that can be restarted: a file, or a generator.
 
-    Offsets count the records. To seek is to begin anew and skip.
+    Offsets count the records. `seek` restarts the iterator and skips records.
     """
 
     def __init__(self, name: str, size: int = MAX_POLL_RECORDS) -> None:
@@ -123,7 +122,7 @@ class IteratorSource:
         self._announced = self._paused = False
 
     def values(self) -> Iterator[bytes]:
-        """The records from the first on."""
+        """All records, from the first."""
         raise NotImplementedError
 
     def poll(self, seconds: float) -> Sequence[Assigned | Revoked | Batch]:
@@ -136,7 +135,7 @@ class IteratorSource:
         return self._batch(list(islice(self._values, self.size)), more=True)
 
     def _batch(self, values: Sequence[bytes], more: bool) -> Sequence[Batch]:
-        """Records as a batch; the source has ended if some were requested and none came."""
+        """Records as a batch; if `more` was requested and there are none, the source has ended."""
         found = [Message(self._at + i, value) for i, value in enumerate(values)]
         self._at += len(found)
         self.finished = more and not found
@@ -152,18 +151,18 @@ class IteratorSource:
         self._at = sum(1 for _ in islice(self._values, offset))
 
     def pause(self) -> None:
-        """Read nothing."""
+        """Stop reading until `resume`."""
         self._paused = True
 
     def resume(self) -> None:
-        """Read on."""
+        """Read again."""
         self._paused = False
 
     def commit(self, positions: Mapping[Partition, int]) -> None:
         """Do nothing: a file stores no offsets."""
 
     def lag(self) -> dict[Partition, int]:
-        """Unknown."""
+        """Empty: the lag is unknown."""
         return {}
 
     def close(self) -> None:
@@ -174,7 +173,7 @@ class IteratorSource:
 class StandardInput(IteratorSource):
     """Lines of standard input. They cannot be read again: a restart continues with later lines.
 
-    A thread reads them, so that a poll waits no longer than it is told to, and takes what there is.
+    A thread reads the lines, so that a poll can time out and return the lines read so far.
     """
 
     def __init__(self, stream: IO[bytes] | None = None, size: int = 500) -> None:
@@ -189,7 +188,7 @@ class StandardInput(IteratorSource):
         self._read.put(None)
 
     def poll(self, seconds: float) -> Sequence[Assigned | Revoked | Batch]:
-        """The lines that have come, after waiting for the first of them."""
+        """The lines read so far, after waiting for the first of them."""
         if not self._announced or self._paused or self.finished or not self._reader.ident:
             return super().poll(seconds)
         lines: list[bytes] = []
@@ -199,25 +198,25 @@ class StandardInput(IteratorSource):
             except Empty:
                 return self._batch(lines, more=False)
             if line is None:
-                self._read.put(None)  # for the next poll, which then finds nothing more
+                self._read.put(None)  # the next poll finds the end
                 return self._batch(lines, more=True)
             lines.append(line)
         return self._batch(lines, more=True)
 
     def seek(self, partition: Partition, offset: int) -> None:
-        """Go on counting from there: what was read before does not come again."""
+        """Continue counting from this offset: earlier lines cannot be read again."""
         self._at = offset
         if not self._reader.ident:
             self._reader.start()
 
 
 def lines(file: IO[bytes]) -> Iterator[bytes]:
-    """The lines that are not empty, without spaces around them."""
+    """The lines that are not empty, stripped."""
     return (line for line in map(bytes.strip, file) if line)
 
 
 class SyntheticSource(IteratorSource):
-    """Clusters that drift, appear, split and vanish: see `synthetic.Drift`, whose options these are."""
+    """Synthetic clusters that drift, appear, split and vanish; the options are those of `synthetic.Drift`."""
 
     def __init__(self, n_features: int = 2, size: int = MAX_POLL_RECORDS, **options: Any) -> None:
         super().__init__("synthetic", size)
@@ -225,21 +224,21 @@ class SyntheticSource(IteratorSource):
         self.options = options
 
     def values(self) -> Iterator[bytes]:
-        """The events as JSON objects of x0, x1, ..."""
+        """The events as JSON objects with members x0, x1, ..."""
         names = [f"x{i}" for i in range(self.n_features)]
         for events, _ in Drift(self.n_features, **self.options).batches(self.size):
             for row in events.tolist():
                 yield msgspec.json.encode(dict(zip(names, row, strict=True)))
 
 
-class Brought(IteratorSource):
-    """A source that delivers nothing, for events that come by HTTP; its one partition's offset counts them."""
+class HttpSource(IteratorSource):
+    """Source of events sent by HTTP. It delivers none by `poll`; the offset of its partition counts them."""
 
     def __init__(self) -> None:
         super().__init__("requests")
 
     def poll(self, seconds: float) -> Sequence[Assigned | Revoked | Batch]:
-        """Wait."""
+        """Assign the partition; later wait and return nothing."""
         if not self._announced:
             return super().poll(seconds)
         sleep(seconds)

@@ -17,8 +17,8 @@ class SyntheticMixture:
 
     The generator of the Bayesian k-means paper [section 11.1]: centroids uniform in a cube; deviations of .5 to
     1.5, scaled so that the closest pair of centroids lies at tau · (sum of their deviations) / 2; each cluster
-    multiplied by a random matrix of Frobenius norm √D. With `moved`, the matrix multiplies the centroid too,
-    as the paper's words have it: clusters then lie where their matrices throw them, mostly farther than tau apart.
+    multiplied by a random matrix of Frobenius norm √D. With `moved`, the matrix multiplies the centroid too, as the
+    text of the paper says; most clusters are then farther than tau apart.
 
     >>> mixture = SyntheticMixture(n_features=2, n_clusters=3, tau=3.0, seed=7)
     >>> events, labels = mixture.sample(1000)
@@ -44,7 +44,7 @@ class SyntheticMixture:
             self.centroids = np.einsum("kij,kj->ki", shapes, self.centroids)
 
     def sample(self, n: int) -> tuple[Floats, Ints]:
-        """Events (n, D), and the cluster that each came from."""
+        """Events (n, D), and the cluster of each."""
         labels = self._rng.integers(len(self.centroids), size=n)
         noise = self._rng.normal(size=(n, self.centroids.shape[1]))
         return self.centroids[labels] + np.einsum("nij,nj->ni", self.roots[labels], noise), labels
@@ -56,26 +56,26 @@ class SyntheticMixture:
 
 
 class Track(NamedTuple):
-    """One cluster of a drifting stream: where it is between its first and its last moment (shares of the stream)."""
+    """A cluster of a drifting stream and its path. Times are fractions of the stream."""
 
     first: float
     last: float
     origin: Floats
-    """Its centroid extrapolated to the beginning of the stream."""
+    """Centroid extrapolated to the beginning of the stream."""
     path: Floats
-    """How far it moves in the course of the whole stream."""
+    """Displacement over the whole stream."""
     root: Floats
     apart: Floats
-    """Where it goes, besides, in the first tenth of the stream after its first moment: away from what it split from."""
+    """Further displacement during a tenth of the stream after `first`: away from the cluster it split from."""
 
 
 class Drift:
     """A stream of Gaussian clusters that move, appear, vanish and split.
 
-    Deviations are about 1 and centroids at first at least `gap` apart. Each cluster moves `distance` deviations in
-    the course of `n_events`, in a direction that keeps it, if it can, three quarters of the gap away from the others.
-    At a third of the stream `births` clusters appear, at half of it `splits` of them split in two that move six
-    deviations apart within a tenth of the stream, and at two thirds `deaths` vanish.
+    Standard deviations are about 1, and centroids start at least `gap` apart. Each cluster moves by `distance` over
+    `n_events`, if possible in a direction that keeps it three quarters of the gap away from the others. After a third
+    of the stream `births` clusters appear; after half of it `splits` clusters split in two, which move six deviations
+    apart within a tenth of the stream; after two thirds `deaths` clusters vanish.
 
     >>> stream = Drift(n_features=2, n_events=1000, seed=1)
     >>> sum(len(events) for events, labels in stream.batches(300))
@@ -96,7 +96,7 @@ class Drift:
     ) -> None:
         if n_clusters < splits + deaths:
             raise ValueError(
-                f"{n_clusters} clusters are too few for {splits} to split and {deaths} to vanish"
+                f"n_clusters must be at least splits + deaths ({splits} + {deaths}), got {n_clusters}"
             )
         self.n_events = n_events
         self._rng = rng = np.random.default_rng(seed)
@@ -117,7 +117,7 @@ class Drift:
             self.tracks += [Track(0.5, 1.0, place, path, shape / 1.4, sign * aside) for sign in (1.0, -1.0)]
 
     def _free_path(self, place: Floats, distance: float, gap: float) -> Floats:
-        """Of a hundred random paths, the one that stays farthest from the other tracks."""
+        """The one of a hundred random paths that stays farthest from the other tracks."""
         moments = np.linspace(0.0, 1.0, 11)[:, None]
         best, freest = np.zeros_like(place), -1.0
         for _ in range(100):
@@ -131,7 +131,7 @@ class Drift:
         return best
 
     def batches(self, size: int) -> Iterator[tuple[Floats, Ints]]:
-        """The events in batches of at most `size`, each with the number of its track."""
+        """Batches of at most `size` events, with the track number of each event."""
         for start in range(0, self.n_events, size):
             moments = np.arange(start, min(start + size, self.n_events)) / self.n_events
             alive = np.array([(t.first <= moments) & (moments < t.last) for t in self.tracks])
@@ -147,13 +147,13 @@ class Drift:
 
 
 def _direction(rng: np.random.Generator, n_features: int) -> Floats:
-    """A random direction of length 1."""
+    """A random unit vector."""
     step = rng.normal(size=n_features)
     return np.asarray(step / np.linalg.norm(step))
 
 
 def _apart(rng: np.random.Generator, n: int, n_features: int, gap: float) -> Floats:
-    """n places in a cube, no two closer than `gap`; the cube grows until they fit."""
+    """n random points in a cube, no two closer than `gap`; the cube grows until they fit."""
     side = gap * n ** (1 / n_features)
     places: list[Floats] = []
     while len(places) < n:

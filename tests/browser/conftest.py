@@ -12,14 +12,14 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from streamclust import StreamClusterer
-from streamclust_connectors.cli.scene import Paced, Scene
+from streamclust_connectors.cli.demo_stream import DemoStream, PacedSource
 from streamclust_connectors.decode import Decoder
-from streamclust_connectors.fields import Fields
+from streamclust_connectors.decode.fields import Fields
 from streamclust_connectors.http.server import serving
 from streamclust_connectors.service import Policy, Service
 from streamclust_connectors.settings import load
 from streamclust_connectors.sinks import LinesSink
-from streamclust_connectors.sources import Brought, MemorySource
+from streamclust_connectors.sources import HttpSource, MemorySource
 from tests.http.conftest import until
 
 NAMES = "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
@@ -79,7 +79,7 @@ def started(source, clusterer, decoder=None):
 @pytest.fixture(scope="module")
 def live():
     """A service in the middle of a stream."""
-    with served(Paced(lambda: Scene(400_000), RATE)) as url:
+    with served(PacedSource(lambda: DemoStream(400_000), RATE)) as url:
         yield url
 
 
@@ -94,7 +94,7 @@ def idle():
 def told():
     """A service that learns what it is sent, which was three clusters of ten features; and the id of one that died."""
     rng = np.random.default_rng(2)
-    with started(Brought(), StreamClusterer("diagonal")) as (url, service):
+    with started(HttpSource(), StreamClusterer("diagonal")) as (url, service):
         kind = rng.integers(3, size=(500, 1))
         rows = rng.normal(size=(500, 10)) + 9.0 * kind * (np.arange(10) < 2)
         names = [f"feature {i}" for i in range(10)]
@@ -135,5 +135,5 @@ def hostile():
 def guarded(monkeypatch):
     """A service that asks for a token."""
     monkeypatch.setenv("STREAMCLUST_HTTP__TOKEN", "open-sesame")
-    with served(Paced(lambda: Scene(4000))) as url:
+    with served(PacedSource(lambda: DemoStream(4000))) as url:
         yield url

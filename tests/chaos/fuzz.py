@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 from kafka import KafkaConsumer, TopicPartition
 
 from streamclust.checkpoint import Checkpoints
-from streamclust_connectors.outputs import ERROR_HEADER_PREFIX
+from streamclust_connectors.service.outputs import ERROR_HEADER_PREFIX
 from tests.chaos.kill import check_state
 from tests.connectors.broker import find_broker
 from tests.connectors.cluster import Cluster

@@ -24,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from streamclust import StreamClusterer
 from streamclust.checkpoint import State, encode, model_in
 from streamclust_connectors.kafka.group_model import MODEL
-from streamclust_connectors.kafka.parts import Assembler
 from streamclust_connectors.kafka.state_log import StateLog
+from streamclust_connectors.kafka.state_records import Assembler
 from streamclust_connectors.kafka.state_topic import STATE
 from streamclust_connectors.kafka.topics import model_topic, state_topic
 from tests.chaos.kill import without_numbers

@@ -13,9 +13,9 @@ import pytest
 from kafka.errors import KafkaError
 from typer.testing import CliRunner
 
-from streamclust_connectors import ports
-from streamclust_connectors.cli import app, errors, logs, running
-from streamclust_connectors.cli.errors import CODES, MEANING, Code
+from streamclust_connectors import interfaces
+from streamclust_connectors.cli import app, errors, logs, service_commands
+from streamclust_connectors.cli.errors import EXIT_CODE_MEANINGS, EXIT_CODES, ExitCode
 from streamclust_connectors.extras import EXTRAS
 from tests.cli.conftest import COMMAND
 
@@ -39,8 +39,8 @@ def test_help_says_what_a_command_does_and_gives_an_example(words, invoke):
 def test_every_command_is_listed_with_every_exit_code(invoke):
     text = invoke("--help").stdout
     assert all(f" {words[0]} " in text for words in COMMANDS)
-    assert all(f"{code.value}  {meaning}" in text for code, meaning in MEANING.items())
-    assert set(MEANING) == set(Code)
+    assert all(f"{code.value}  {meaning}" in text for code, meaning in EXIT_CODE_MEANINGS.items())
+    assert set(EXIT_CODE_MEANINGS) == set(ExitCode)
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["version"]])
@@ -138,16 +138,16 @@ def test_config_show_and_check(tmp_path, invoke, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["config", "check"], "nothing says where events come from"),
+        (["config", "check"], "no source of events is set"),
         (["config", "check", "--set", "source.kind=cvs"], "source.kind"),
-        (["config", "check", "--set", "engine.max_leaves"], "is not KEY=VALUE"),
-        (["config", "check", "--set", "kafka=1", "--set", "kafka.topic=x"], "has a value of its own"),
+        (["config", "check", "--set", "engine.max_leaves"], "is not of the form KEY=VALUE"),
+        (["config", "check", "--set", "kafka=1", "--set", "kafka.topic=x"], "already has a value"),
         (["config", "show", "--config", "nowhere.toml"], "nowhere.toml cannot be read"),
         (["run", "--topic", "events"], "checkpoint.directory is not set"),
         (["run", "--input", "nowhere.csv"], "there is no file nowhere.csv"),
         (["fit", "nowhere.csv"], "does not exist"),
-        (["dlq", "ls"], "name the topic"),
-        (["produce"], "name the topic"),
+        (["dlq", "ls"], "input topic of the dead letters"),
+        (["produce"], "the topic to write to"),
         (["nonsense"], "No such command"),
     ],
 )
@@ -171,14 +171,14 @@ def test_a_checkpoint_that_is_none_is_3(tmp_path, invoke):
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (ports.DataLoss("gone"), Code.DATA_LOSS),
-        (ports.Transient("down"), Code.UNREACHABLE),
-        (ports.Fenced("replaced"), Code.FENCED),
-        (ports.StateInUse("taken"), Code.IN_USE),
-        (errors.BadData("bad"), Code.BAD_DATA),
-        (KeyboardInterrupt(), Code.INTERRUPTED),
-        (RuntimeError("whatever"), Code.FAILURE),
-        (OSError(28, "No space left on device"), Code.FAILURE),
+        (interfaces.DataLoss("gone"), ExitCode.DATA_LOSS),
+        (interfaces.Transient("down"), ExitCode.UNREACHABLE),
+        (interfaces.Fenced("replaced"), ExitCode.FENCED),
+        (interfaces.StateInUse("taken"), ExitCode.IN_USE),
+        (errors.BadData("bad"), ExitCode.BAD_DATA),
+        (KeyboardInterrupt(), ExitCode.INTERRUPTED),
+        (RuntimeError("whatever"), ExitCode.FAILURE),
+        (OSError(28, "No space left on device"), ExitCode.FAILURE),
     ],
     ids=lambda value: getattr(value, "name", type(value).__name__),
 )
@@ -186,8 +186,8 @@ def test_each_kind_of_failure_has_its_code_and_a_sentence(error, code, monkeypat
     def fails(settings):
         raise error
 
-    monkeypatch.setattr(running, "watch_over", fails)
-    monkeypatch.setattr(logs, "set_up", lambda *_: None)
+    monkeypatch.setattr(service_commands, "run_with_monitor", fails)
+    monkeypatch.setattr(logs, "set_up_logging", lambda *_: None)
     done = CliRunner().invoke(app, ["run", "--source", "synthetic"])
     assert done.exit_code == code
     assert done.stderr.startswith("error: ")
@@ -201,20 +201,20 @@ def test_every_name_with_a_code_is_an_exception():
     known = (
         CheckpointError,
         ConfigError,
-        ports.DataLoss,
-        ports.Transient,
-        ports.Fenced,
-        ports.StateInUse,
-        ports.UnfitTopic,
+        interfaces.DataLoss,
+        interfaces.Transient,
+        interfaces.Fenced,
+        interfaces.StateInUse,
+        interfaces.UnfitTopic,
         errors.BadData,
         KafkaError,
     )
-    assert {kind.__name__ for kind in (*known, TimeoutError)} == set(CODES)
+    assert {kind.__name__ for kind in (*known, TimeoutError)} == set(EXIT_CODES)
 
 
 def test_whoever_debugs_gets_the_traceback(monkeypatch):
-    monkeypatch.setattr(running, "watch_over", lambda settings: 1 / 0)
-    monkeypatch.setattr(logs, "set_up", lambda *_: None)
+    monkeypatch.setattr(service_commands, "run_with_monitor", lambda settings: 1 / 0)
+    monkeypatch.setattr(logs, "set_up_logging", lambda *_: None)
     monkeypatch.setenv("STREAMCLUST_DEBUG", "1")
     done = CliRunner().invoke(app, ["run", "--source", "synthetic"])
     assert isinstance(done.exception, ZeroDivisionError)
@@ -229,7 +229,7 @@ def test_a_log_line_is_one_json_object_without_payloads():
     except ValueError:
         record = logging.LogRecord("x", logging.ERROR, "", 1, "it %s", ("failed\nbadly",), sys.exc_info())
     record.value, record.partition = b"payload", ("events", 0)
-    line = logs.JsonLines().format(record)
+    line = logs.JsonFormatter().format(record)
     assert "\n" not in line
     found = json.loads(line)
     assert found["message"] == "it failed\nbadly"
@@ -242,7 +242,7 @@ def test_libraries_that_quote_payloads_are_kept_quiet(monkeypatch):
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
     try:
-        logs.set_up("debug", "json")
+        logs.set_up_logging("debug", "json")
         assert root.level == logging.DEBUG
         assert not logging.getLogger("kafka.protocol").isEnabledFor(logging.INFO)
     finally:

@@ -18,11 +18,11 @@ def test_the_demo_ends_by_itself(tmp_path, command):
     assert re.search(r"^dashboard http://127\.0\.0\.1:\d+$", done.stdout, re.MULTILINE)
     assert "born 0 at event 1" in done.stdout
     assert "of 12,000 events" in done.stdout
-    assert "what happened to them" in done.stdout
+    assert "lifecycle events" in done.stdout
     assert float(re.search(r"adjusted Rand index (\S+)", done.stdout)[1]) > 0.5
     assert sorted(path.name for path in (tmp_path / "pictures").iterdir()) == sorted(PICTURES)
     for name in PICTURES:
-        assert f"picture  {tmp_path / 'pictures' / name}" in done.stdout
+        assert f"plot     {tmp_path / 'pictures' / name}" in done.stdout
         assert (tmp_path / "pictures" / name).read_bytes().startswith(b"\x89PNG")
 
 

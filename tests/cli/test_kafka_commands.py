@@ -39,11 +39,11 @@ def test_from_a_file_to_clusters_and_the_dead_letters_back(cluster, files, invok
     assert "3 dead letters" in listed
     assert "feature 'x' must be a number" in listed
     assert "not json" not in listed
-    assert "1 dead letters" in invoke("dlq", "ls", *at, "--limit", "1").stdout
+    assert "1 dead letter in" in invoke("dlq", "ls", *at, "--limit", "1").stdout
 
     elsewhere = cluster.topic("again")
     assert "3 dead letters would be" in invoke("dlq", "replay", *at, "--dry-run").stdout
-    assert "1 dead letters sent" in invoke("dlq", "replay", *at, "--to", elsewhere, "--limit", "1").stdout
+    assert "1 dead letter sent" in invoke("dlq", "replay", *at, "--to", elsewhere, "--limit", "1").stdout
     assert "2 dead letters sent" in invoke("dlq", "replay", *at, "--to", elsewhere).stdout
     assert "0 dead letters sent" in invoke("dlq", "replay", *at).stdout
     again = cluster.read(elsewhere)
@@ -60,8 +60,8 @@ def test_dead_letters_that_are_not_whole_stay_behind(cluster, invoke):
     cluster.write(f"{topic}.dlq", [b""], headers=[("__streamclust.errors.left_out", b"value")])
     cluster.write(f"{topic}.dlq", [b"oops"], headers=[("__streamclust.errors.topic", topic.encode())])
     done = invoke("dlq", "replay", "--topic", topic, "--bootstrap-servers", cluster.address)
-    assert "1 dead letters sent again" in done.stdout
-    assert "1 are not whole" in done.stderr
+    assert "1 dead letter sent again" in done.stdout
+    assert "1 was skipped" in done.stderr
     assert [record.value for record in cluster.read(topic)] == [b"oops"]
 
 
@@ -106,13 +106,13 @@ def test_a_producer_goes_on_until_it_is_told_to_stop(cluster):
 
 def test_a_topic_without_dead_letters(cluster, invoke):
     at = ("--topic", cluster.topic(), "--bootstrap-servers", cluster.address)
-    assert "nothing was ever refused" in invoke("dlq", "ls", *at, code=3).stderr
+    assert "there are no dead letters yet" in invoke("dlq", "ls", *at, code=3).stderr
     assert "output.dlq is false" in invoke("dlq", "ls", *at, "--set", "output.dlq=false", code=2).stderr
 
 
 def test_an_option_that_no_client_knows(invoke):
     more = ("--topic", "events", "--set", "kafka.options.nonsense=1")
-    assert "kafka-python knows no nonsense" in invoke("dlq", "ls", *more, code=2).stderr
+    assert "kafka-python has no option nonsense" in invoke("dlq", "ls", *more, code=2).stderr
 
 
 def test_a_broker_that_is_not_there(command):

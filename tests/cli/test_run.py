@@ -9,7 +9,7 @@ import time
 import pytest
 
 from streamclust import StreamClusterer
-from streamclust_connectors.cli.running import write_health
+from streamclust_connectors.cli.service_commands import write_health
 from tests.cli.conftest import COMMAND
 
 
@@ -115,11 +115,11 @@ def until(condition, patience=240.0):
 
 def test_health(tmp_path, invoke):
     path = tmp_path / "health.json"
-    assert "no service writes it" in invoke("health", path, code=1).stderr
+    assert "is the service running" in invoke("health", path, code=1).stderr
     write_health(path, age=1.0, ready=True)
-    assert "well" in invoke("health", path).stdout
+    assert "healthy" in invoke("health", path).stdout
     write_health(path, age=1e4, ready=True)
-    assert "more than 60 s" in invoke("health", path, code=1).stderr
+    assert "the limit is 60 s" in invoke("health", path, code=1).stderr
     path.write_text(json.dumps({"time": time.time() - 1e4, "age": 0.0, "ready": True}))
     invoke("health", path, code=1)
     invoke("health", path, "--set", "health.max_age_seconds=20000")

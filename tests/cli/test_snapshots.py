@@ -7,7 +7,7 @@ import pytest
 
 from streamclust import StreamClusterer
 from streamclust.checkpoint import Checkpoints
-from streamclust_connectors.outputs import snapshot
+from streamclust_connectors.service.outputs import snapshot
 
 
 @pytest.fixture(scope="module")
@@ -77,11 +77,11 @@ def test_a_snapshot_sent_without_scatter_can_be_shown(kept, invoke, model):
         (["show", "broken.json"], 3, "is not JSON"),
         (["show", "wrong.json"], 3, "not a stored dendrogram"),
         (["show", "fresh.checkpoint"], 3, "has learnt no events"),
-        (["show", "state", "--index", "7"], 2, "there are 2"),
-        (["show", "state", "--method", "ward"], 2, "none of rbhc, abc, bhc"),
-        (["show", "one.json", "-k", "100000"], 2, "leaves, got 100000"),
-        (["export", "state", "tree.gif"], 2, "no format known here"),
-        (["export", "state", "tree.png", "--format", "gif"], 2, "no format known here"),
+        (["show", "state", "--index", "7"], 2, "must be between -2 and 1"),
+        (["show", "state", "--method", "ward"], 2, "must be rbhc, abc or bhc"),
+        (["show", "one.json", "-k", "100000"], 2, "got 100000"),
+        (["export", "state", "tree.gif"], 2, "unknown format"),
+        (["export", "state", "tree.png", "--format", "gif"], 2, "unknown format"),
         (["show", "nowhere"], 2, "does not exist"),
     ],
 )

@@ -5,11 +5,11 @@ from contextlib import ExitStack, suppress
 
 from streamclust import StreamClusterer
 from streamclust.checkpoint import model_in
+from streamclust_connectors.interfaces import Transient
 from streamclust_connectors.kafka import GroupModel, KafkaSink, KafkaState
 from streamclust_connectors.kafka.group_model import MODEL
-from streamclust_connectors.kafka.parts import Assembler
+from streamclust_connectors.kafka.state_records import Assembler
 from streamclust_connectors.kafka.topics import model_topic
-from streamclust_connectors.ports import Transient
 from streamclust_connectors.service import Policy, Service
 
 
@@ -49,7 +49,7 @@ class Member:
         while not self._over.is_set():
             with suppress(Transient):
                 try:
-                    self.service.turn()
+                    self.service.run_once()
                 except Exception as error:
                     self._failure = error
                     raise

@@ -14,7 +14,7 @@ from pathlib import Path
 from streamclust import StreamClusterer, StreamFeatures
 from streamclust_connectors.kafka import GroupModel, KafkaSink, KafkaState, source_type
 from streamclust_connectors.service import Policy, Service
-from streamclust_connectors.shared_state import SharedState
+from streamclust_connectors.state_directory import StateDirectory
 
 CLIENT = (
     "bootstrap_servers",
@@ -29,8 +29,8 @@ def build(settings):
     """The service, as told."""
     if settings.get("state_in") == "kafka":
         return build_member(settings)
-    store = SharedState(settings["state"])
-    member = f"{settings['group']}-{store.place}"
+    store = StateDirectory(settings["state"])
+    member = f"{settings['group']}-{store.slot}"
     client = {name: settings[name] for name in CLIENT if name in settings} | settings.get("client", {})
     if settings.get("static", True):
         client["group_instance_id"] = member
@@ -83,8 +83,8 @@ def report(service, path):
         content |= {"version": group.version, "in_model": group.n_seen, "leads": group.leads,
                     "staleness": group.staleness,
                     "stopped": {f"{t}-{p}": why for (t, p), why in stats.stopped.items()},
-                    "members": [status.member for status in group.present()],
-                    "bytes": service.held.store.bytes_sent + group.bytes_sent}  # fmt: skip
+                    "members": [status.member for status in group.active_members()],
+                    "bytes": service.partitions.store.bytes_sent + group.bytes_sent}  # fmt: skip
     part = path.with_suffix(".part")
     part.write_text(json.dumps(content))
     part.replace(path)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from streamclust import StreamClusterer
-from streamclust_connectors.decode import Decoder, Fields, Message
+from streamclust_connectors.decode import Decoder, Fields
+from streamclust_connectors.interfaces import Message
 
 
 def read(*values, names=(), fields=None, format="json"):
@@ -156,8 +157,8 @@ def test_embeddings_are_arrays_or_base64():
         assert "embedding" in reasons[2]
         assert "base64" in reasons[3]
         assert "4 bytes" in reasons[4]
-        assert reasons[6] == "a vector of 2 numbers, the first had 3"
-        assert reasons[7] == "a vector of 4 numbers, the first had 3"  # with all of its message
+        assert reasons[6] == "the vector has 2 numbers, but the first vector had 3"
+        assert reasons[7] == "the vector has 4 numbers, but the first vector had 3"  # with all of its message
         assert sorted(reasons) == [2, 3, 4, 6, 7, 8]
 
 

@@ -12,15 +12,15 @@ from typer.testing import CliRunner
 from streamclust import StreamClusterer, StreamFeatures
 from streamclust.checkpoint import CheckpointError, encode
 from streamclust_connectors.cli import app
-from streamclust_connectors.cli.wiring import service as wired
+from streamclust_connectors.cli.service_factory import create_service
 from streamclust_connectors.http.server import serving
-from streamclust_connectors.ports import Revoked
+from streamclust_connectors.interfaces import Revoked
 from streamclust_connectors.service import Policy, Service
 from streamclust_connectors.settings import ConfigError, load
 from streamclust_connectors.settings.features import FeaturesSection
-from streamclust_connectors.shared_state import SharedState
 from streamclust_connectors.sinks import ListSink
 from streamclust_connectors.sources import MemorySource
+from streamclust_connectors.state_directory import StateDirectory
 
 pytestmark = pytest.mark.compiled
 
@@ -104,10 +104,10 @@ def test_bad_messages_go_to_the_dead_letters_and_change_nothing():
 @pytest.mark.parametrize("stop", [1, 130, 500])
 def test_a_restart_is_invisible(tmp_path, stop):
     values, rows = events(700)
-    first = serve(MemorySource({P: values[:stop]}, size=50), store=SharedState(tmp_path))
-    first.held.store.close()
+    first = serve(MemorySource({P: values[:stop]}, size=50), store=StateDirectory(tmp_path))
+    first.partitions.store.close()
     sink = ListSink()
-    again = serve(MemorySource({P: values}, size=90), sink, SharedState(tmp_path))
+    again = serve(MemorySource({P: values}, size=90), sink, StateDirectory(tmp_path))
     assert again.stats.events == 700 - stop
     assert [one["id"] for one in sink.values("assignments")] == [f"in-0-{i}" for i in range(stop, 700)]
     assert bits(again.learner) == bits(plain(rows))
@@ -126,29 +126,31 @@ def test_a_partition_that_moves_is_learnt_once_by_someone(tmp_path):
                 return [Revoked([Q])]
             return super().poll(seconds)
 
-    store = SharedState(tmp_path)
+    store = StateDirectory(tmp_path)
     one = Service(Moving({P: values[:300], Q: values[300:400]}), ListSink(), StreamFeatures(**OPTIONS), store)
     while not one.source.moved:
-        one.turn()
+        one.run_once()
     one.checkpoint()
     assert one.learner.shards == (P,)
     assert one.learner.n_seen == 400
-    other = serve(MemorySource({Q: values[300:]}), store=SharedState(tmp_path))
+    other = serve(MemorySource({Q: values[300:]}), store=StateDirectory(tmp_path))
     assert other.stats.events == 200
     assert other.learner.n_seen == 200
     assert other.learner.n_seen_by_shard == {Q: 300}
 
 
 def test_checkpoints_of_something_else_are_refused(tmp_path):
-    store = SharedState(tmp_path / "clusters")
+    store = StateDirectory(tmp_path / "clusters")
     Service(MemorySource({P: [b'{"x": 1}']}), ListSink(), StreamClusterer(), store).run()
     store.close()
     with pytest.raises(CheckpointError, match="holds no features"):
-        serve(MemorySource({P: []}), store=SharedState(tmp_path / "clusters"))
-    serve(MemorySource({P: events(70)[0]}), store=SharedState(tmp_path / "features")).held.store.close()
+        serve(MemorySource({P: []}), store=StateDirectory(tmp_path / "clusters"))
+    serve(
+        MemorySource({P: events(70)[0]}), store=StateDirectory(tmp_path / "features")
+    ).partitions.store.close()
     with pytest.raises(CheckpointError, match="holds no clusterer"):
         Service(
-            MemorySource({P: []}), ListSink(), StreamClusterer(), SharedState(tmp_path / "features")
+            MemorySource({P: []}), ListSink(), StreamClusterer(), StateDirectory(tmp_path / "features")
         ).run()
 
 
@@ -202,7 +204,7 @@ def test_settings_name_the_model(tmp_path):
             "output": {"path": str(out)},
         }
     )
-    service = wired(settings)
+    service = create_service(settings)
     assert isinstance(service.learner, StreamFeatures)
     assert (service.learner.warmup, service.learner.reservoir) == (64, 100)
     service.run()
@@ -240,7 +242,7 @@ def test_health_and_metrics_are_served_and_nothing_of_clusters():
     service = Service(MemorySource({P: values}), ListSink(), StreamFeatures(**OPTIONS), policy=policy)
     with serving(service, settings) as url, httpx.Client(base_url=url, trust_env=False) as client:
         while service.stats.events < 400:
-            service.turn()
+            service.run_once()
         service.stats.beat()
         text = client.get("/metrics").text
         assert "streamclust_events_total 400.0" in text

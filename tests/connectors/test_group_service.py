@@ -5,10 +5,10 @@ import pytest
 from streamclust import StreamClusterer
 from streamclust.checkpoint import shard_in
 from streamclust_connectors.decode import Decoder
+from streamclust_connectors.interfaces import DataLoss, Transient, positions_from_state
 from streamclust_connectors.kafka.group_model import Leader
-from streamclust_connectors.kafka.parts import Whole, packed
+from streamclust_connectors.kafka.state_records import StoredState, packed
 from streamclust_connectors.kafka.state_topic import STATE
-from streamclust_connectors.ports import DataLoss, Transient, saved_places
 from streamclust_connectors.service import Policy, Service
 from streamclust_connectors.sinks import ListSink
 from streamclust_connectors.sources import MemorySource
@@ -27,22 +27,22 @@ class Alone:
     def __init__(self):
         self.closed = False
 
-    def guide(self, learner):
+    def update_learner(self, learner):
         learner.follow(None)
 
-    def lead(self, positions):
+    def update_leadership(self, positions):
         pass
 
-    forget = publish = lambda self: ()
+    discard_uncommitted = publish = lambda self: ()
 
-    def tell(self, status):
-        self.told = status
+    def send_status(self, status):
+        self.status = status
 
     def close(self):
         self.closed = True
 
 
-class Kept:
+class MemoryStore:
     """A store whose states come with their partitions."""
 
     transactional = True
@@ -54,7 +54,7 @@ class Kept:
         return None
 
     def save(self, state):
-        for name, place in saved_places(state.values["positions"]).items():
+        for name, place in positions_from_state(state.values["positions"]).items():
             if (summary := shard_in(state, name)) is not None:
                 self.states[name] = place, summary
 
@@ -79,7 +79,7 @@ class Poisoned(Decoder):
 
 def member(source, sink=None, decoder=None):
     sink = sink or ListSink(exactly_once=True)
-    return Service(source, sink, StreamClusterer(), Kept(), decoder, POLICY, group=Alone())
+    return Service(source, sink, StreamClusterer(), MemoryStore(), decoder, POLICY, group=Alone())
 
 
 def told(service, partition):
@@ -107,8 +107,8 @@ def test_a_poison_record_stops_its_partition_alone():
     assert told(service, P) == N
     assert told(service, Q) == 50
     assert service.stats.stopped == {Q: "ZeroDivisionError: a bug"}
-    assert service.group.told.stopped == {"in-1": "ZeroDivisionError: a bug"}
-    assert service.held.store.states[Q][0].offset == 50, "the state is that before the poison"
+    assert service.group.status.stopped == {"in-1": "ZeroDivisionError: a bug"}
+    assert service.partitions.store.states[Q][0].offset == 50, "the state is that before the poison"
 
 
 def test_records_deleted_as_they_are_read_stop_their_partition_alone():
@@ -129,7 +129,7 @@ def test_records_deleted_as_they_are_read_stop_their_partition_alone():
     service.run()
     assert told(service, P) == N
     assert told(service, Q) < 150
-    assert "were deleted unlearnt" in service.stats.stopped[Q]
+    assert "were deleted before they were learnt" in service.stats.stopped[Q]
 
 
 def test_a_partition_that_has_to_wait_lets_others_begin():
@@ -149,8 +149,8 @@ def test_a_partition_that_has_to_wait_lets_others_begin():
     source.extent = waiting
     found = []
     for _ in range(4):
-        service.turn()
-        found.append(list(service.held.positions))
+        service.run_once()
+        found.append(list(service.partitions.positions))
     assert tried == [P, Q, P], "one each turn, in turns"
     assert found == [[], [], [], [("in", 2)]]
 
@@ -181,7 +181,7 @@ class Read:
         self.states = states
 
     def newest(self, number, name):
-        return {STATE: Whole(STATE, "", self.states[number])}
+        return {STATE: StoredState(STATE, "", self.states[number])}
 
 
 def test_a_summary_that_cannot_be_read_is_left_out_of_the_model():
@@ -198,5 +198,5 @@ def test_a_refit_that_fails_leaves_the_group_its_last_model(monkeypatch):
     alone.learn_many(events(N)[1], shard=P)
     leader = Leader("in", 1, Read(packed(shard_in(alone.to_state(), P))), StreamClusterer(), 0)
     monkeypatch.setattr(leader.clusterer, "catch_up", lambda: 1 / 0)
-    with pytest.raises(Transient, match="no new model could be made: ZeroDivisionError"):
+    with pytest.raises(Transient, match="model failed: ZeroDivisionError"):
         leader.publication()

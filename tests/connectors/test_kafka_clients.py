@@ -6,10 +6,10 @@ import pytest
 from kafka import KafkaProducer
 
 from streamclust import StreamClusterer
-from streamclust_connectors.cli.wiring import GROUP_MAX_POLL_INTERVAL_MS, kafka_source
+from streamclust_connectors.cli.service_factory import GROUP_MAX_POLL_INTERVAL_MS, kafka_source
+from streamclust_connectors.interfaces import Assigned, Batch, Output
 from streamclust_connectors.kafka import KafkaSink
 from streamclust_connectors.kafka.confluent.options import RENAMED
-from streamclust_connectors.ports import Assigned, Batch, Output
 from streamclust_connectors.service import Policy, Service
 from streamclust_connectors.settings import ConfigError, Settings
 from streamclust_connectors.settings.sections import PASSED
@@ -111,7 +111,7 @@ def serve(cluster, topic, out, n, delivery):
     sink = KafkaSink(source, {"assignments": out}, out if delivery == "exactly-once" else None)
     service = Service(source, sink, StreamClusterer(seed=1), policy=Policy(poll=0.2))
     try:
-        until("all events", lambda: service.turn() or service.stats.events >= n)
+        until("all events", lambda: service.run_once() or service.stats.events >= n)
         service.checkpoint()
         totals = {name: service.clusterer.shard_tree(name).total for name in service.clusterer.shards}
     finally:

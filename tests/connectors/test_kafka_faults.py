@@ -11,12 +11,12 @@ from kafka.structs import MemberState, TopicPartition
 
 from streamclust import StreamClusterer
 from streamclust.checkpoint import Checkpoints
+from streamclust_connectors.interfaces import DataLoss, Output, Transient
 from streamclust_connectors.kafka import producer, source_type
-from streamclust_connectors.kafka.producer import KafkaSender
-from streamclust_connectors.ports import DataLoss, Output, Transient
+from streamclust_connectors.kafka.sender import KafkaSender
 from streamclust_connectors.service import Policy, Service
-from streamclust_connectors.shared_state import SharedState
 from streamclust_connectors.sinks import ListSink
+from streamclust_connectors.state_directory import StateDirectory
 from tests.connectors.cluster import Cluster, events, until
 from tests.connectors.members import Member, all_at
 from tests.connectors.mock_cluster import (
@@ -104,7 +104,7 @@ def serve(cluster, topic, store, group, **policy):
 def test_deleted_records_are_missed(cluster, tmp_path):
     topic = cluster.topic()
     cluster.write(topic, events(100)[0])
-    store = SharedState(tmp_path)
+    store = StateDirectory(tmp_path)
     assert serve(cluster, topic, store, cluster.name).stats.events == 100
     cluster.write(topic, events(200)[0])
     cluster.admin.delete_records({TopicPartition(topic, 0): 150})
@@ -119,11 +119,11 @@ def test_deleted_records_are_missed(cluster, tmp_path):
 def test_a_topic_that_was_created_anew_is_noticed(cluster, tmp_path):
     topic = cluster.topic()
     cluster.write(topic, events(100)[0])
-    store = SharedState(tmp_path)
+    store = StateDirectory(tmp_path)
     serve(cluster, topic, store, cluster.name)
     cluster.recreate(topic)
     cluster.write(topic, events(150)[0])
-    with pytest.raises(DataLoss, match="created anew"):
+    with pytest.raises(DataLoss, match="deleted and recreated"):
         serve(cluster, topic, store, cluster.name)
 
 
@@ -159,13 +159,13 @@ class Served:
 
     def count_assignments(self):
         """A list that gets whatever is assigned from now on."""
-        found, take = [], self.service.held.take
+        found, take = [], self.service.partitions.take
 
         def taken(partitions):
             found.extend(partitions)
             take(partitions)
 
-        self.service.held.take = taken
+        self.service.partitions.take = taken
         return found
 
     def check(self):
@@ -244,7 +244,7 @@ def joined_after(source, generation):
 def turn(service, times):
     for _ in range(times):
         try:
-            service.turn()
+            service.run_once()
         except Transient as failure:
             service._back_off(failure)
 

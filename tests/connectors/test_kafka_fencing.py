@@ -8,10 +8,10 @@ from kafka import KafkaProducer
 from kafka.admin import MemberToRemove
 
 from streamclust import StreamClusterer
+from streamclust_connectors.interfaces import Assigned, Fenced, Output, Revoked, Transient
 from streamclust_connectors.kafka import KafkaSink
-from streamclust_connectors.ports import Assigned, Fenced, Output, Revoked, Transient
 from streamclust_connectors.service import Policy, Service
-from streamclust_connectors.shared_state import SharedState
+from streamclust_connectors.state_directory import StateDirectory
 from tests.connectors.cluster import events, until
 
 pytestmark = [pytest.mark.compiled, pytest.mark.usefixtures("client")]
@@ -24,19 +24,19 @@ class Member:
     """A service in this process, turned by hand."""
 
     def __init__(self, cluster, topic, out, state, heartbeat_ms):
-        self.store = SharedState(state)
+        self.store = StateDirectory(state)
         self.source = cluster.source(topic, session_timeout_ms=30_000, heartbeat_interval_ms=heartbeat_ms)
-        self.sink = KafkaSink(self.source, {"assignments": out}, f"{cluster.name}-{self.store.place}")
+        self.sink = KafkaSink(self.source, {"assignments": out}, f"{cluster.name}-{self.store.slot}")
         policy = Policy(poll=0.2, checkpoint_every=0.1, backoff=0.01)
         self.service = Service(self.source, self.sink, StreamClusterer(), self.store, policy=policy)
 
-    def turn(self):
+    def run_once(self):
         """Turn once, whether or not that fails for now."""
         with suppress(Transient):
-            self.service.turn()
+            self.service.run_once()
 
     def turn_until(self, position):
-        until(f"{position} events", lambda: self.turn() or set(self.positions) == {position})
+        until(f"{position} events", lambda: self.run_once() or set(self.positions) == {position})
 
     @property
     def positions(self):
@@ -100,10 +100,10 @@ def test_a_member_that_was_dropped_while_at_work_commits_nothing(cluster, topics
         commit(positions)
 
     first.sink.commit = late
-    until("the other to take over", lambda: first.turn() or second.positions)
+    until("the other to take over", lambda: first.run_once() or second.positions)
     until(
         "all to be told",
-        lambda: first.turn() or second.turn() or [*first.positions, *second.positions] == [2 * N],
+        lambda: first.run_once() or second.run_once() or [*first.positions, *second.positions] == [2 * N],
     )
     check(cluster, topic, out)
 
@@ -132,7 +132,7 @@ def test_a_transaction_that_took_too_long_is_no_rival(cluster, topics, members):
 def fence(cluster, member):
     """Take a member's transactional id away."""
     rival = KafkaProducer(
-        bootstrap_servers=cluster.address, transactional_id=f"{cluster.name}-{member.store.place}"
+        bootstrap_servers=cluster.address, transactional_id=f"{cluster.name}-{member.store.slot}"
     )
     rival.init_transactions()
     rival.close()
@@ -149,7 +149,7 @@ def test_a_partition_regained_by_a_new_member_is_sought_again(cluster, topics, m
     second.source.close()
     if cluster.client == "kafka-python":  # librdkafka waits for its next heartbeat
         first.source.consumer._coordinator.request_rejoin()  # as new metadata would
-    until("all to be told", lambda: first.turn() or set(first.positions) == {2 * N})
+    until("all to be told", lambda: first.run_once() or set(first.positions) == {2 * N})
     check(cluster, topic, out)
 
 

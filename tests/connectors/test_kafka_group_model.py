@@ -23,10 +23,10 @@ from streamclust.checkpoint import CheckpointError, State, encode
 from streamclust_connectors.decode import Decoder
 from streamclust_connectors.http.backend import Backend
 from streamclust_connectors.http.metrics import registry
-from streamclust_connectors.kafka.parts import Assembler, Whole, packed, parts
+from streamclust_connectors.interfaces import Message, Output, Transient, UnfitTopic
+from streamclust_connectors.kafka.state_records import Assembler, StoredState, packed, parts
 from streamclust_connectors.kafka.topics import model_topic, prepare, state_topic
-from streamclust_connectors.kafka.transactions import end_abandoned, held_up_by
-from streamclust_connectors.ports import Message, Output, Transient, UnfitTopic
+from streamclust_connectors.kafka.transactions import abandoned_transactional_ids, end_abandoned
 from tests.connectors.broker import GUEST, PASSWORD, USER
 from tests.connectors.cluster import Cluster, events, until
 from tests.connectors.members import Member, all_at, published
@@ -85,14 +85,14 @@ def test_members_share_one_model_and_take_over_from_the_dead(cluster, join):
     until("partitions to be shared", lambda: all_at(both, N, 3) and len(second.positions) in (1, 2))
     write(1)
     until("both to learn", lambda: all_at(both, 2 * N, 3))
-    until("both to know of each other", lambda: len(second.group.present()) == 2)
-    until("who leads to be told", lambda: sum(status.leads for status in second.group.present()) == 1)
+    until("both to know of each other", lambda: len(second.group.active_members()) == 2)
+    until("who leads to be told", lambda: sum(status.leads for status in second.group.active_members()) == 1)
     leader, other = both if first.group.leads else both[::-1]
     leader.close()  # without a last checkpoint: what it has learnt since is learnt again by the other
     write(2)
     until("the other to take over", lambda: all_at([other], 3 * N, 3) and other.group.leads)
     until("its model to hold all", lambda: other.group.clusterer.n_seen == 9 * N)
-    until("its status to tell all", lambda: sum_of(other.group.present()) == 9 * N)
+    until("its status to tell all", lambda: sum_of(other.group.active_members()) == 9 * N)
     check(cluster, topic, out, lives, written, other)
 
 
@@ -117,7 +117,7 @@ def check(cluster, topic, out, lives, written, member):
         for one, place in zip(told, at, strict=True)
     )
     assert {one["version"] for one in told} <= {None, *models}
-    shown = member.service.shown
+    shown = member.service.displayed_clusterer
     assert shown.n_clusters == 3
     assert shown.tree.total.weight[0] == len(rows)
     np.testing.assert_allclose(shown.tree.total.mean[0], rows.mean(axis=0), rtol=1e-9)
@@ -208,10 +208,13 @@ def test_only_abandoned_transactions_of_the_group_are_ended(cluster, at_work):
     dead = at_work(f"{cluster.name}.dead", state)
     mine = at_work(f"{cluster.name}.mine", state)
     held_up = [f"{cluster.name}.dead", f"{cluster.name}.mine"]
-    until("both to be old enough", lambda: held_up_by(cluster.admin, cluster.name, state, 0) == held_up)
+    until(
+        "both to be old enough",
+        lambda: abandoned_transactional_ids(cluster.admin, cluster.name, state, 0) == held_up,
+    )
     end_abandoned(cluster.name, state, 0, cluster.options, own=f"{cluster.name}.mine")
     mine.commit_transaction()
-    assert held_up_by(cluster.admin, cluster.name, state, 0) == []
+    assert abandoned_transactional_ids(cluster.admin, cluster.name, state, 0) == []
     with pytest.raises(KafkaError):
         dead.commit_transaction()
     foreign.commit_transaction()
@@ -244,7 +247,7 @@ def test_parts_and_a_partition_that_cannot_be_read(cluster, join):
         cluster.write(topic, events(N, seed=number)[0], number)
     member = join(topic, "only", largest=28_000)
     until("all to be learnt", lambda: all_at([member], N, 2) and member.service.stats.ready)
-    assert member.sink.largest < 15_000
+    assert member.sink.max_message_bytes < 15_000
     records = cluster.read(state_topic(topic))
     assert any(record.key.endswith(b"/1") for record in records)
     member.close()
@@ -257,7 +260,7 @@ def test_parts_and_a_partition_that_cannot_be_read(cluster, join):
     assert later.service.clusterer.n_seen_by_shard == {(topic, 0): 2 * N}
     (reason,) = later.service.stats.stopped.values()
     assert "format 99, written by streamclust 9.9" in reason
-    assert "run the version that wrote it" in reason
+    assert "Run the version that wrote it" in reason
     until("a model without its news", lambda: later.positions and later.group.clusterer.n_seen == 3 * N)
 
 
@@ -299,7 +302,7 @@ def test_topics_must_be_as_they_must(cluster):
         prepare(other, options)
     third = cluster.topic("third", 2)
     cluster.topic("third.streamclust.state", 1, **{"cleanup.policy": "compact"})
-    with pytest.raises(UnfitTopic, match="has 1 partitions, and needs 2"):
+    with pytest.raises(UnfitTopic, match="has 1 partition but needs 2"):
         prepare(third, options)
 
 
@@ -331,15 +334,18 @@ def test_rights_are_asked_for_by_name_and_those_told_of_are_enough(secure_broker
             assert not {state_topic(topic), model_topic(topic)} & set(cluster.admin.list_topics())
             return str(found.value)
 
-        assert f"no right to read topic {topic} (TOPIC_AUTHORIZATION_FAILED)" in refused()
+        assert f"not authorised to read topic {topic} (TOPIC_AUTHORIZATION_FAILED)" in refused()
         grant(cluster, ResourceType.TOPIC, topic, read)
         told = refused()
-        assert f"no right to topic {state_topic(topic)}" in told
+        assert f"not authorised to use topic {state_topic(topic)}" in told
         assert (
             f"kafka-topics.sh --create --topic {state_topic(topic)} --partitions 2 --config cleanup" in told
         )
         grant(cluster, ResourceType.TOPIC, f"{topic}.streamclust.", read, write, prefix=True)
-        assert "may not create it (TOPIC_AUTHORIZATION_FAILED). To create it: kafka-topics.sh" in refused()
+        assert (
+            "not authorised to create it (TOPIC_AUTHORIZATION_FAILED). To create it: kafka-topics.sh"
+            in refused()
+        )
         assert prepare(topic, cluster.options) == prepare(topic, guest) == 2
         grant(cluster, ResourceType.GROUP, cluster.name, read)
         grant(cluster, ResourceType.TRANSACTIONAL_ID, cluster.name, write, prefix=True)
@@ -369,7 +375,7 @@ def test_a_state_comes_back_from_its_parts():
     assert assembled(messages, group="another") == []
     assert assembled(messages[:-1]) == []
     with pytest.raises(CheckpointError, match="cannot be read"):
-        Whole("state", "1", b"rubbish").state()
+        StoredState("state", "1", b"rubbish").state()
 
 
 def test_states_of_the_first_format_are_read():

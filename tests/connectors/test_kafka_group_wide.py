@@ -12,7 +12,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from streamclust import StreamClusterer
 from streamclust_connectors.decode import Decoder
-from streamclust_connectors.fields import Fields
+from streamclust_connectors.decode.fields import Fields
 from tests.connectors.cluster import until
 from tests.connectors.members import Member, all_at, published
 

@@ -9,8 +9,8 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.structs import TopicPartition
 
 from streamclust.checkpoint import shard_from_state
-from streamclust_connectors.kafka.source import HonestAssignor
-from streamclust_connectors.shared_state import SharedState
+from streamclust_connectors.kafka.source import MembershipAssignor
+from streamclust_connectors.state_directory import StateDirectory
 from tests.connectors.cluster import events, until
 
 pytestmark = pytest.mark.compiled
@@ -59,7 +59,7 @@ class Group:
 
     def check(self):
         """Every event was learnt once, told once or, at least, once; the group's offsets are where the trees are."""
-        other = SharedState(self.state, place=9)  # it sees what those left that have gone
+        other = StateDirectory(self.state, slot=9)  # it sees what those left that have gone
         for number, (_, rows) in enumerate(self.parts):
             place, summary = other.find((self.topic, number))
             total = shard_from_state(summary).tree.total
@@ -119,7 +119,7 @@ def test_a_member_that_was_dropped_claims_nothing():
     topic = SimpleNamespace(topics=lambda: {"in"}, partitions_for_topic=lambda name: set(range(6)))
 
     def told(owned, is_member):
-        assignor = HonestAssignor(lambda: is_member)
+        assignor = MembershipAssignor(lambda: is_member)
         assignor.member_assignment = [TopicPartition("in", number) for number in owned]
         return assignor.metadata(["in"])
 

@@ -9,13 +9,13 @@ import pytest
 
 from streamclust import StreamClusterer
 from streamclust.checkpoint.files import encode
-from streamclust_connectors.decode import Decoder, Fields, Message
-from streamclust_connectors.outputs import ERROR_HEADER_PREFIX
-from streamclust_connectors.ports import Assigned, DataLoss, Extent, Revoked, Transient
+from streamclust_connectors.decode import Decoder, Fields
+from streamclust_connectors.interfaces import Assigned, DataLoss, Extent, Message, Revoked, Transient
 from streamclust_connectors.service import Policy, Service
-from streamclust_connectors.shared_state import SharedState
+from streamclust_connectors.service.outputs import ERROR_HEADER_PREFIX
 from streamclust_connectors.sinks import ListSink
 from streamclust_connectors.sources import MemorySource
+from streamclust_connectors.state_directory import StateDirectory
 from tests.conftest import INTERPRETED
 from tests.connectors.cluster import events
 
@@ -223,7 +223,7 @@ def test_a_dead_letter_too_large_goes_without_what_makes_it_so():
         Message(2, b"oops", long, mine),
     ]
     sink = ListSink()
-    sink.largest = 3000
+    sink.max_message_bytes = 3000
     serve(MemorySource({P: messages}), sink)
     whole, without, bare = sink.outputs["dead-letters"]
     assert (whole.value, without.value, bare.value) == (b"oops", b"", b"")
@@ -236,7 +236,7 @@ def test_a_dead_letter_too_large_goes_without_what_makes_it_so():
     assert [told["left_out"] for told in names] == [b"value", b"value, key, headers"]
     assert [told["value_bytes"] for told in names] == [b"5000", b"4"]
     assert names[0]["value_sha256"] == hashlib.sha256(long).hexdigest().encode()
-    assert all(letter.size <= sink.largest for letter in sink.outputs["dead-letters"])
+    assert all(letter.size <= sink.max_message_bytes for letter in sink.outputs["dead-letters"])
 
 
 def test_a_decoder_of_somebody_elses_may_say_anything():
@@ -279,7 +279,7 @@ def test_restarts_are_invisible(tmp_path, before, exactly_once):
     sink = Crashing(0, before, exactly_once=exactly_once)
     steps = 0
     while True:
-        store = SharedState(tmp_path)
+        store = StateDirectory(tmp_path)
         sink.after = int(rng.integers(4, 10))
         checkpoint = [1e9, 0.0][int(rng.integers(2))] if steps % 3 else 0.0
         source = MemorySource({P: values}, size=int(rng.integers(N // 30, N // 12)))
@@ -313,7 +313,7 @@ def test_failures_that_pass_lose_nothing(tmp_path):
     for exactly_once in (True, False):
         sink = ListSink(exactly_once=exactly_once, failures=[Transient("a"), Transient("b"), Transient("c")])
         source = MemorySource({P: values}, size=100, script=[Transient("not yet"), None])
-        service = serve(source, sink, SharedState(tmp_path / str(exactly_once)), EAGER)
+        service = serve(source, sink, StateDirectory(tmp_path / str(exactly_once)), EAGER)
         assert service.stats.retries == 4
         assert bits(service.clusterer) == bits(plain(rows))
         ids = [one["id"] for one in sink.values("assignments")]
@@ -328,8 +328,8 @@ def test_records_below_the_watermark_are_skipped(tmp_path):
         def seek(self, partition, offset):
             super().seek(partition, max(0, offset - 30))
 
-    serve(MemorySource({P: values[:60]}), store=SharedState(tmp_path)).held.store.close()
-    service = serve(Repeating({P: values}), store=SharedState(tmp_path))
+    serve(MemorySource({P: values[:60]}), store=StateDirectory(tmp_path)).partitions.store.close()
+    service = serve(Repeating({P: values}), store=StateDirectory(tmp_path))
     assert service.stats.skipped == 30
     assert bits(service.clusterer) == bits(plain(rows))
 
@@ -337,7 +337,7 @@ def test_records_below_the_watermark_are_skipped(tmp_path):
 def test_a_checkpoint_that_fails_is_not_told(tmp_path):
     source = MemorySource({P: events(50)[0]})
     with pytest.raises(Crash):
-        serve(source, Crashing(1, True), SharedState(tmp_path))
+        serve(source, Crashing(1, True), StateDirectory(tmp_path))
     assert source.committed == {}
     assert source.closed
 
@@ -347,7 +347,7 @@ def test_checkpoints_by_events(tmp_path, every):
     """One is due at the end of the turn that brings the last of so many events, and one at the end for the rest."""
     source = MemorySource({P: events(300)[0]}, size=50)
     policy = Policy(checkpoint_every=1e9, checkpoint_events=every)
-    service = serve(source, store=SharedState(tmp_path), policy=policy)
+    service = serve(source, store=StateDirectory(tmp_path), policy=policy)
     turns = 300 // 50 + 1  # the last finds nothing
     between = 1000 if every is None else 50 * -(-every // 50)
     expected, rest = divmod(300, between)
@@ -360,8 +360,8 @@ def test_checkpoints_by_events(tmp_path, every):
 
 def test_partitions_move_with_what_was_learnt(tmp_path):
     (a, rows_a), (b, rows_b) = events(N, 1), events(N, 2)
-    first, second = SharedState(tmp_path), SharedState(tmp_path)
-    assert (first.place, second.place) == (0, 1)
+    first, second = StateDirectory(tmp_path), StateDirectory(tmp_path)
+    assert (first.slot, second.slot) == (0, 1)
     half = {P: a[: N // 2], Q: b[: N // 2]}
     here = serve(MemorySource(half, script=[None] * 5 + [Revoked((Q,))]), store=first, policy=EAGER)
     assert here.clusterer.shards == (P,)
@@ -372,7 +372,7 @@ def test_partitions_move_with_what_was_learnt(tmp_path):
     assert np.allclose(total.mean[0], rows_b.mean(axis=0))
     # and back: the first finds what the second has learnt since, though its own old checkpoint knew less
     first.close()
-    again = serve(MemorySource({P: a, Q: b}), store=SharedState(tmp_path))
+    again = serve(MemorySource({P: a, Q: b}), store=StateDirectory(tmp_path))
     assert again.stats.events == N - N // 2
     for name, rows in ((P, rows_a), (Q, rows_b)):
         assert np.allclose(again.clusterer.shard_tree(name).total.mean[0], rows.mean(axis=0))
@@ -380,18 +380,18 @@ def test_partitions_move_with_what_was_learnt(tmp_path):
 
 def test_what_a_process_leaves_that_was_killed_is_taken_over(tmp_path):
     values, rows = events(N)
-    store = SharedState(tmp_path)
+    store = StateDirectory(tmp_path)
     with pytest.raises(Crash):
         serve(MemorySource({P: values}, size=50), Crashing(5, False), store, EAGER)
-    other = serve(MemorySource({P: values}), store=SharedState(tmp_path))
-    assert other.held.store.place == 1
+    other = serve(MemorySource({P: values}), store=StateDirectory(tmp_path))
+    assert other.partitions.store.slot == 1
     total = other.clusterer.shard_tree(P).total
     assert total.weight[0] == N
     assert np.allclose(total.mean[0], rows.mean(axis=0))
     store.close()
     # The killed one comes back without the partition: it keeps nothing of it, nor hands over what is behind.
-    back = SharedState(tmp_path)
-    assert back.place == 0
+    back = StateDirectory(tmp_path)
+    assert back.slot == 0
     service = serve(MemorySource({Q: values[:10]}), store=back)
     assert service.clusterer.shards == (Q,)
     assert back.find(P)[0].offset == N
@@ -400,7 +400,7 @@ def test_what_a_process_leaves_that_was_killed_is_taken_over(tmp_path):
 def test_a_partition_that_is_assigned_again_goes_on_where_it_was(tmp_path):
     values, rows = events(N)
     script = [None, Revoked((P,)), Assigned((P,))]
-    service = serve(MemorySource({P: values}, script=script), store=SharedState(tmp_path))
+    service = serve(MemorySource({P: values}, script=script), store=StateDirectory(tmp_path))
     assert np.allclose(service.clusterer.shard_tree(P).total.mean[0], rows.mean(axis=0))
     assert service.clusterer.n_seen == N
 
@@ -421,21 +421,21 @@ class Changed(MemorySource):
     ("extent", "sentence", "start"),
     [
         (Extent(150, 200), "records 100 to 149 of in-0 were deleted", 150),
-        (Extent(0, 50), "cut short", 0),
-        (Extent(0, 200, "another"), "created anew", 0),
-        (Extent(0, 200, None, 3), "had 1 partitions .* and has 3", 100),
+        (Extent(0, 50), "truncated", 0),
+        (Extent(0, 200, "another"), "deleted and recreated", 0),
+        (Extent(0, 200, None, 3), "has 3 partitions, but had 1", 100),
     ],
 )
 def test_what_is_lost_is_told_with_what_to_do(tmp_path, extent, sentence, start):
     values, _ = events(200)
-    serve(MemorySource({P: values[:100]}), store=SharedState(tmp_path)).held.store.close()
+    serve(MemorySource({P: values[:100]}), store=StateDirectory(tmp_path)).partitions.store.close()
     with pytest.raises(DataLoss, match=f"{sentence}.*on_data_loss"):
-        serve(Changed(extent, values), store=(store := SharedState(tmp_path)))
+        serve(Changed(extent, values), store=(store := StateDirectory(tmp_path)))
     store.close()
     source = Changed(extent, values)
     sought = []
     source.seek = lambda partition, offset: sought.append(offset) or MemorySource.seek(source, partition, 200)
-    serve(source, store=SharedState(tmp_path), policy=Policy(on_data_loss="continue", stop_at_end=True))
+    serve(source, store=StateDirectory(tmp_path), policy=Policy(on_data_loss="continue", stop_at_end=True))
     assert sought == [start]
 
 
@@ -487,14 +487,14 @@ def test_snapshots_on_demand_and_by_the_clock():
     assert found[0]["id"] == "in-0-20"
     assert len(found) > 1
     assert sum(found[-1]["dendrogram"]["weight"]) == pytest.approx(found[-1]["events"])
-    assert [kept.events for kept in service.shelf.kept] == [each["events"] for each in found]
+    assert [kept.events for kept in service.snapshots.all] == [each["events"] for each in found]
 
 
 def test_snapshots_are_kept_where_nobody_takes_them():
     service = Service(MemorySource({P: events(200)[0]}), ListSink(channels=()), StreamClusterer())
     service.request_snapshot()
     service.run()
-    (kept,) = service.shelf.kept
+    (kept,) = service.snapshots.all
     assert (kept.version, kept.events, service.stats.snapshots) == (1, 200, 1)
 
 
@@ -502,7 +502,7 @@ def test_a_snapshot_too_large_goes_without_details():
     sizes = []
     for largest in (None, 10**6, 100):
         sink = ListSink()
-        sink.largest = largest
+        sink.max_message_bytes = largest
         service = Service(MemorySource({P: events(200)[0]}), sink, StreamClusterer())
         service.request_snapshot()
         service.run()
@@ -514,7 +514,7 @@ def test_a_snapshot_too_large_goes_without_details():
 
 def test_stops_on_a_signal_in_good_order(tmp_path):
     source = MemorySource({P: events(200)[0]}, size=10, endless=True)
-    service = Service(source, ListSink(), StreamClusterer(), SharedState(tmp_path))
+    service = Service(source, ListSink(), StreamClusterer(), StateDirectory(tmp_path))
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)}
     try:
         service.stop_on_signals()
@@ -544,10 +544,10 @@ def test_statistics():
     for _ in range(6):
         now[0] += 2.0
         service.stats.beat()
-        service.turn()
+        service.run_once()
     assert service.stats.events == 50
     assert service.stats.rate == pytest.approx(50 / 10)
     assert service.stats.lag == {P: 50}
     assert service.stats.ready
     now[0] += 7.0
-    assert service.stats.age == 7.0
+    assert service.stats.heartbeat_age == 7.0

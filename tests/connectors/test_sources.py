@@ -20,19 +20,19 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from streamclust import StreamClusterer
-from streamclust_connectors import file_sources
-from streamclust_connectors.cli.wiring import service
-from streamclust_connectors.dialect import Told
-from streamclust_connectors.file_sources import CsvSource, LinesSource, ParquetSource
-from streamclust_connectors.ports import Batch, Output
+from streamclust_connectors.cli.service_factory import create_service
+from streamclust_connectors.files import sources as file_sources
+from streamclust_connectors.files.csv_dialect import DialectOptions
+from streamclust_connectors.files.sources import CsvSource, LinesSource, ParquetSource
+from streamclust_connectors.interfaces import Batch, Output
 from streamclust_connectors.service import Service
 from streamclust_connectors.settings import load
-from streamclust_connectors.shared_state import SharedState
 from streamclust_connectors.sinks import LinesSink, ListSink
 from streamclust_connectors.sources import (
     StandardInput,
     SyntheticSource,
 )
+from streamclust_connectors.state_directory import StateDirectory
 
 ROWS = [{"x": float(i % 5), "y": i / 2} for i in range(40)]
 
@@ -61,7 +61,7 @@ def test_files(tmp_path, kind, name):
 def test_a_file_goes_on_where_it_was_left(tmp_path):
     files(tmp_path)
     for expected in (40, 0, 2):
-        store = SharedState(tmp_path / "state")
+        store = StateDirectory(tmp_path / "state")
         service = Service(LinesSource(tmp_path / "a.jsonl"), ListSink(), StreamClusterer(), store)
         service.run()
         assert service.stats.events == expected
@@ -128,11 +128,13 @@ def test_a_dialect_that_is_told_gives_the_numbers_back(rows, delimiter, decimal,
     for row in rows:
         cells = ("NA" if value is None else repr(value).replace(".", decimal) for value in row)
         lines.append(delimiter.join(f'"{cell}"' for cell in cells))
-    told = Told(delimiter, decimal, encoding, header)
+    options = DialectOptions(delimiter, decimal, encoding, header)
     with TemporaryDirectory() as where:
         path = Path(where) / "a.csv"
         path.write_bytes("\n".join(lines).encode(encoding))
-        found = [list(json.loads(value).values()) for value in CsvSource(path, told=told).values()]
+        found = [
+            list(json.loads(value).values()) for value in CsvSource(path, dialect_options=options).values()
+        ]
     assert found == rows
 
 
@@ -169,10 +171,10 @@ def test_values_of_parquet(tmp_path):
 def test_columns_of_a_file_that_are_text_are_left_out_by_the_service(tmp_path, caplog):
     (tmp_path / "a.csv").write_text("city;x;y\n" + "Oslo;1,5;2\n" * 30)
     settings = load(overrides={"source": {"path": tmp_path / "a.csv"}, "output": {"kind": "none"}})
-    running = service(settings)
+    running = create_service(settings)
     running.run()
     assert (running.stats.events, running.clusterer.feature_names) == (30, ("x", "y"))
-    assert "not numbers, and left out: city" in caplog.text
+    assert "ignored columns that are not numeric: city" in caplog.text
 
 
 def test_standard_input():
@@ -233,12 +235,12 @@ def test_a_csv_file_that_was_read_is_in_no_thread_of_pyarrow(tmp_path, monkeypat
     """Such a thread aborts the process if it ends at that moment; it held the file after one in ten readings."""
     held = []
 
-    class Watched(file_sources.Rejoined):
+    class Watched(file_sources.PrefixedStream):
         def __init__(self, *parts):
             super().__init__(*parts)
             held.append(weakref.ref(self))
 
-    monkeypatch.setattr(file_sources, "Rejoined", Watched)
+    monkeypatch.setattr(file_sources, "PrefixedStream", Watched)
     (tmp_path / "a.csv").write_text("x,y\n" + "1.5,2.5\n" * 200)
     for _ in range(100):
         values = CsvSource(tmp_path / "a.csv").values()

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from streamclust_connectors.cli.wiring import warm_up
+from streamclust_connectors.cli.service_factory import warm_up
 from streamclust_connectors.settings import Settings
 
 SLOW = {"matplotlib", "pandas", "pyarrow", "sklearn", "scipy.optimize", "scipy.spatial", "scipy.stats"}
@@ -15,7 +15,7 @@ SLOW = {"matplotlib", "pandas", "pyarrow", "sklearn", "scipy.optimize", "scipy.s
     "modules",
     [
         "streamclust.streaming",
-        "streamclust_connectors.service, streamclust_connectors.shared_state",
+        "streamclust_connectors.service, streamclust_connectors.state_directory",
         "streamclust_connectors.kafka, streamclust_connectors.kafka.confluent",
     ],
 )

@@ -16,7 +16,7 @@ from streamclust_connectors.http.server import running
 from streamclust_connectors.service import Policy, Service
 from streamclust_connectors.settings import load
 from streamclust_connectors.sinks import ListSink
-from streamclust_connectors.sources import Brought
+from streamclust_connectors.sources import HttpSource
 from tests.conftest import INTERPRETED
 
 N = 300 if INTERPRETED else 1000
@@ -54,7 +54,9 @@ def turning(service):
 
 
 def made(source=None, policy=QUICK, **engine):
-    return Service(source or Brought(), ListSink(), StreamClusterer(**{"warmup": 50} | engine), policy=policy)
+    return Service(
+        source or HttpSource(), ListSink(), StreamClusterer(**{"warmup": 50} | engine), policy=policy
+    )
 
 
 @contextmanager

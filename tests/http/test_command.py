@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from streamclust import StreamClusterer
 from streamclust_connectors.cli import app
-from streamclust_connectors.cli.listening import beside
+from streamclust_connectors.cli.http_server import http_server
 from streamclust_connectors.http.server import listening
 from streamclust_connectors.settings import ConfigError, load
 from tests.http.conftest import objects, points, problem, until
@@ -78,7 +78,7 @@ def test_beside_a_source(tmp_path):
 
 
 def test_without_being_told_nothing_listens():
-    assert isinstance(beside(None, load()), nullcontext)
+    assert isinstance(http_server(None, load()), nullcontext)
 
 
 def test_a_service_that_nothing_could_reach_is_refused():

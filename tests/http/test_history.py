@@ -1,4 +1,4 @@
-"""Samples that thin out as they age, the journal of changes, what is kept for a while, a lock that is handed on."""
+"""Samples that thin out with age, the journal of lifecycle events, cached values, the fair lock."""
 
 import threading
 import time
@@ -8,14 +8,14 @@ import pytest
 
 from streamclust import StreamClusterer
 from streamclust.lineage import MAX_EVENTS, Change
-from streamclust_connectors.handing import Busy, HandedLock
 from streamclust_connectors.http.backend import Backend
+from streamclust_connectors.http.cached_value import CACHED_PER_COMPUTING, MIN_CACHED_SECONDS, CachedValue
 from streamclust_connectors.http.history import MAX_SAMPLES, TREND_SECONDS, Journal, Sample, SampleHistory
-from streamclust_connectors.http.kept import KEPT_PER_MAKING, MIN_KEPT_SECONDS, Kept
 from streamclust_connectors.service import Service
-from streamclust_connectors.shared_state import SharedState
+from streamclust_connectors.service.fair_lock import FairLock, LockTimeout
 from streamclust_connectors.sinks import ListSink
 from streamclust_connectors.sources import MemorySource
+from streamclust_connectors.state_directory import StateDirectory
 from tests.http.conftest import QUICK, objects, points
 
 
@@ -84,7 +84,7 @@ def test_the_journal_is_bounded():
     assert journal.last == MAX_EVENTS + 100
 
 
-# -------------------------------------------------------------------- kept
+# -------------------------------------------------------------------- cached values
 
 
 def test_what_is_costly_is_made_seldom():
@@ -95,29 +95,29 @@ def test_what_is_costly_is_made_seldom():
         now[0] += 0.1
         return len(made)
 
-    kept = Kept(HandedLock(), make, clock=lambda: now[0])
+    kept = CachedValue(FairLock(), make, clock=lambda: now[0])
     assert [kept(), kept()] == [1, 1]
-    now[0] = 0.1 + KEPT_PER_MAKING * 0.1 - 0.01
+    now[0] = 0.1 + CACHED_PER_COMPUTING * 0.1 - 0.01
     assert kept() == 1
-    now[0] = 0.1 + KEPT_PER_MAKING * 0.1 + 0.01
+    now[0] = 0.1 + CACHED_PER_COMPUTING * 0.1 + 0.01
     assert kept() == 2
-    kept.forget()
+    kept.clear()
     assert kept() == 3
 
 
 def test_what_costs_nothing_is_kept_for_a_second():
     now = [0.0]
-    kept = Kept(HandedLock(), lambda: now[0], clock=lambda: now[0])
+    kept = CachedValue(FairLock(), lambda: now[0], clock=lambda: now[0])
     assert kept() == 0.0
-    now[0] = MIN_KEPT_SECONDS - 0.01
+    now[0] = MIN_CACHED_SECONDS - 0.01
     assert kept() == 0.0
-    now[0] = MIN_KEPT_SECONDS + 0.01
+    now[0] = MIN_CACHED_SECONDS + 0.01
     assert kept() == now[0]
 
 
 def test_what_was_restored_is_seen_at_once(tmp_path):
     """Though the page, or the history, asked a moment before the state was loaded."""
-    store = SharedState(tmp_path)
+    store = StateDirectory(tmp_path)
 
     def begun():
         values = [msgspec.json.encode(event) for event in objects(points(200))]
@@ -128,8 +128,8 @@ def test_what_was_restored_is_seen_at_once(tmp_path):
     again = begun()
     backend = Backend(again)
     assert backend.clusters()["clusters"] == []
-    again.turn()
-    again.turn()
+    again.run_once()
+    again.run_once()
     assert again.stats.ready
     assert sum(cluster["weight"] for cluster in backend.clusters()["clusters"]) == 200
     store.close()
@@ -140,7 +140,7 @@ def test_what_was_restored_is_seen_at_once(tmp_path):
 
 def test_whoever_waits_comes_next():
     """Though the one who has it wants it again at once."""
-    lock, over, turns = HandedLock(), threading.Event(), 0
+    lock, over, turns = FairLock(), threading.Event(), 0
 
     def loop():
         nonlocal turns
@@ -163,10 +163,10 @@ def test_whoever_waits_comes_next():
 
 
 def test_patience_ends():
-    lock = HandedLock()
-    with lock, pytest.raises(Busy), lock.within(0.01):
+    lock = FairLock()
+    with lock, pytest.raises(LockTimeout), lock.within(0.01):
         pass
-    with lock.within(0.01), pytest.raises(Busy), lock.within(0.01):
+    with lock.within(0.01), pytest.raises(LockTimeout), lock.within(0.01):
         pass
     with lock:
         pass

@@ -10,8 +10,8 @@ from sklearn.datasets import make_moons
 
 from streamclust import StreamClusterer, __version__
 from streamclust.hierarchy.dendrogram import Dendrogram
-from streamclust_connectors.ports import Revoked
-from streamclust_connectors.shelf import MAX_SNAPSHOTS
+from streamclust_connectors.interfaces import Revoked
+from streamclust_connectors.service.recent_snapshots import MAX_SNAPSHOTS
 from streamclust_connectors.sources import MemorySource
 from tests.http.conftest import CENTRES, N, made, objects, points, problem, until
 
@@ -63,7 +63,7 @@ def test_a_loop_that_hangs_is_not_alive(start):
     found = start(health={"max_age_seconds": 0.05})
     with found.service.lock:
         until(lambda: found.client.get("/livez").status_code == 503)
-        assert "last turned" in problem(found.client.get("/livez"), 503)["detail"]
+        assert "the last heartbeat" in problem(found.client.get("/livez"), 503)["detail"]
     until(lambda: found.client.get("/livez").status_code == 200)
 
 
@@ -211,21 +211,21 @@ def test_before_anything_is_learnt(start):
         "probability": [None, None],
         "novelty": [None, None],
     }
-    assert "no event was learnt" in problem(client.post("/v1/snapshots"), 409)["detail"]
+    assert "no event has been learnt" in problem(client.post("/v1/snapshots"), 409)["detail"]
 
 
 def test_partitions_may_all_have_gone_elsewhere(start):
     values = [b'{"x": %d, "y": %d}' % (i % 7, i % 5) for i in range(100)]
     source = MemorySource({("t", 0): values}, endless=True)
     service = made(source)
-    service.held.store = Elsewhere()
+    service.partitions.store = Elsewhere()
     found = start(service)
     until(lambda: service.stats.events == 100)
     source.script.append(Revoked((("t", 0),)))
     until(lambda: not service.clusterer.shards)
     problem(found.client.get("/readyz"), 503)
     problem(found.client.post("/v1/snapshots"), 409)
-    found.backend._picture.forget()
+    found.backend._model_copy.clear()
     found.backend.sample()
     for route in ("/v1/clusters", "/v1/view", "/v1/history", "/v1/status"):
         assert found.client.get(route).status_code == 200, route
@@ -280,7 +280,7 @@ def test_snapshots(api):
 def test_snapshots_of_a_signal_are_listed(api):
     """As those of the schedule are, though `streamclust serve` sends them nowhere."""
     api.service.request_snapshot()
-    until(lambda: api.service.shelf.kept)
+    until(lambda: api.service.snapshots.all)
     (found,) = api.client.get("/v1/snapshots").json()
     assert found["events"] == api.service.clusterer.n_seen
     assert api.client.get(f"/v1/snapshots/{found['version']}").json()["dendrogram"]["children"]
@@ -357,7 +357,7 @@ def test_learning_by_request_is_learning(start):
         (c.id, c.weight, c.mean) for c in alone.clusters
     ]
     assert found.service.stats.events == N
-    assert found.service.held.positions == {("requests", 0): N}
+    assert found.service.partitions.positions == {("requests", 0): N}
 
 
 def test_one_event(start):
@@ -453,13 +453,13 @@ def test_a_service_that_stops_learns_no_more(start):
 
 def test_a_busy_loop_is_told(api, monkeypatch):
     monkeypatch.setattr("streamclust_connectors.http.backend.LOCK_TIMEOUT_SECONDS", 0.05)
-    monkeypatch.setattr("streamclust_connectors.http.kept.LOCK_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr("streamclust_connectors.http.cached_value.LOCK_TIMEOUT_SECONDS", 0.05)
     with api.service.lock:
         for answer in (
             api.client.post("/v1/learn", json={"x": 1, "y": 1}),
             api.client.post("/v1/snapshots"),
         ):
-            assert "at work" in problem(answer, 503)["detail"]
+            assert "the service loop was busy" in problem(answer, 503)["detail"]
             assert answer.headers["retry-after"] == "1"
         assert api.client.post("/v1/predict", json={"x": 1, "y": 1}).status_code == 200
         assert api.client.get("/v1/status").status_code == 200
@@ -479,19 +479,19 @@ def test_a_busy_loop_is_told(api, monkeypatch):
         (b'{"x": Infinity}', "invalid"),
         (b'{"x": 1}\xff', ""),
         (b'"\xff"', ""),
-        (b"3", "events are"),
-        (b'"x"', "events are"),
-        (b"null", "events are"),
+        (b"3", "the body must be"),
+        (b'"x"', "the body must be"),
+        (b"null", "the body must be"),
         (b"[" * 100_000, "deep"),
         (b'{"x":' * 100_000, "deep"),
         (b'{"vectors": ' + b"[" * 100_000, ""),
         (b'{"vectors": [[1, "2"]]}', "$.vectors"),
         (b'{"vectors": [[1, true]]}', "$.vectors"),
         (b'{"vectors": [1, 2]}', "$.vectors"),
-        (b'{"vectors": [[1, 2], [1]]}', "one length"),
+        (b'{"vectors": [[1, 2], [1]]}', "the same length"),
         (b'{"vectors": [[1, 2, 3]]}', "2"),
         (b'{"vectors": [[1, 2]], "features": ["x"]}', "names"),
-        (b'{"vectors": [[1, 2]], "features": ["x", "x"]}', "differ"),
+        (b'{"vectors": [[1, 2]], "features": ["x", "x"]}', "must be distinct"),
         (b'{"vectors": [[1, 2]], "weights": [1]}', "weights"),
         (b'{"vectors": [[1e400, 2]]}', ""),
     ],

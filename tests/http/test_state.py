@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from streamclust_connectors.cli.errors import Code
-from streamclust_connectors.ports import StateInUse
-from streamclust_connectors.shared_state import SharedState
+from streamclust_connectors.cli.errors import ExitCode
+from streamclust_connectors.interfaces import StateInUse
+from streamclust_connectors.state_directory import StateDirectory
 from tests.http.conftest import objects, points, problem, until
 from tests.http.processes import launched, ready
 from tests.http.test_command import kept
@@ -51,7 +51,7 @@ def test_it_waits_no_longer_than_told_and_says_why_it_ends(tmp_path):
         first.client() as client,
         launched(tmp_path, *SERVE, "--set", "checkpoint.wait_seconds=0.2", name="second") as second,
     ):
-        assert second.process.wait(180) == Code.IN_USE
+        assert second.process.wait(180) == ExitCode.IN_USE
         last = second.log.read_text().splitlines()[-1]
         assert last.startswith("error: state is in use by another process")
         assert "checkpoint.wait_seconds" in last
@@ -60,7 +60,7 @@ def test_it_waits_no_longer_than_told_and_says_why_it_ends(tmp_path):
 
 
 def test_a_service_that_waits_can_be_stopped(tmp_path):
-    taken = SharedState(tmp_path / "state", place=0)
+    taken = StateDirectory(tmp_path / "state", slot=0)
     with launched(tmp_path, *SERVE) as waiting:
         waiting.until_said("in use by another process")
         waiting.process.send_signal(signal.SIGTERM)
@@ -69,18 +69,18 @@ def test_a_service_that_waits_can_be_stopped(tmp_path):
 
 
 def test_members_of_a_group_have_places_of_their_own(tmp_path):
-    first, second = SharedState(tmp_path), SharedState(tmp_path)
-    assert (first.place, second.place) == (0, 1)
-    with pytest.raises(StateInUse, match=r"within 0 s; stop that one first"):
-        SharedState(tmp_path, place=1)
+    first, second = StateDirectory(tmp_path), StateDirectory(tmp_path)
+    assert (first.slot, second.slot) == (0, 1)
+    with pytest.raises(StateInUse, match=r"within 0 s; stop that process"):
+        StateDirectory(tmp_path, slot=1)
     second.close()
-    assert SharedState(tmp_path, place=1).place == 1
+    assert StateDirectory(tmp_path, slot=1).slot == 1
 
 
 def test_what_a_killed_process_was_writing_does_not_stay(tmp_path):
-    SharedState(tmp_path).close()
+    StateDirectory(tmp_path).close()
     (tmp_path / "0" / "000000000001.checkpointabc.part").write_bytes(b"half")
-    SharedState(tmp_path).close()
+    StateDirectory(tmp_path).close()
     assert [path.name for path in (tmp_path / "0").iterdir()] == ["lock"]
 
 
@@ -152,7 +152,7 @@ def goes_on_without_checkpoints(folder, state, scarcity, reason):
         until(lambda: ready(client))
         assert kept(state) == 400
         assert reason in found.said("no checkpoint can be written")[0]["message"]
-        assert found.said("in a checkpoint again")
+        assert found.said("can be written again")
         found.process.send_signal(signal.SIGTERM)
         assert found.process.wait(180) == 0
     assert not list(state.rglob("*.part"))

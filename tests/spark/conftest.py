@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from streamclust_connectors.spark.session import NoJava, java
+from streamclust_connectors.spark.session import NoJava, find_java
 from tests.connectors.conftest import broker_address, cluster, shared_broker
 from tests.jars import Missing
 from tests.spark import sessions
@@ -34,7 +34,7 @@ def kafka_source():
 @pytest.fixture(scope="session")
 def spark(kafka_source):
     try:
-        java()
+        find_java()
     except NoJava as error:
         without(error)
     jars = {"spark.jars": ",".join(kafka_source)} if isinstance(kafka_source, list) else {}

@@ -54,7 +54,7 @@ def test_a_parquet_lake(spark, lake, points):
 def test_a_csv_lake_with_bad_rows(spark, lake, points):
     output, refused = lake / "model.checkpoint", lake / "refused"
     done = invoke("spark-summarize", lake / "csv", "--kind", "csv", "-o", output, "--refused", refused)
-    assert "2 of 2,002 rows hold no usable numbers; they are in" in done.stderr
+    assert "2 of 2,002 rows refused for lack of usable numbers; see" in done.stderr
     model = StreamClusterer.load(output)
     assert model.n_refused == 2
     assert_total(model.tree, points[0][:2000])
@@ -70,11 +70,11 @@ def test_a_csv_lake_with_bad_rows(spark, lake, points):
     ("arguments", "code", "told"),
     [
         (["nowhere"], 3, "nowhere cannot be read as parquet"),
-        (["parquet", "--features", "x,who"], 3, "there is no column 'who'; there are x, y, z, name"),
+        (["parquet", "--features", "x,who"], 3, "there is no column 'who'; the columns are x, y, z, name"),
         (["parquet", "--features", "name"], 3, "none of the 2,000 rows"),
-        (["parquet", "--kind", "avro"], 2, "neither parquet nor csv"),
+        (["parquet", "--kind", "avro"], 2, "must be parquet or csv"),
         (["parquet", "--output", "no/such/place"], 2, "there is no directory"),
-        (["parquet", "--spark", "nonsense"], 2, "is not KEY=VALUE"),
+        (["parquet", "--spark", "nonsense"], 2, "is not of the form KEY=VALUE"),
     ],
 )
 def test_what_cannot_be_summarised_is_told_in_a_sentence(spark, lake, arguments, code, told):
@@ -85,4 +85,6 @@ def test_what_cannot_be_summarised_is_told_in_a_sentence(spark, lake, arguments,
 def test_without_java_it_says_so(monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     done = invoke("spark-summarize", "lake", code=1)
-    assert f"Spark needs Java 17 or newer, and there is none in JAVA_HOME, which is {tmp_path}" in done.stderr
+    assert (
+        f"Spark needs Java 17 or newer, but none was found in JAVA_HOME, which is {tmp_path}" in done.stderr
+    )

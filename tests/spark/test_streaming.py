@@ -16,7 +16,7 @@ from pyarrow import parquet
 from streamclust import StreamClusterer
 from streamclust.checkpoint import Checkpoints
 from streamclust.checkpoint.files import encode
-from streamclust_connectors.ports import DataLoss
+from streamclust_connectors.interfaces import DataLoss
 from streamclust_connectors.spark import StreamingJob, assign
 from tests.spark.conftest import NAMES, without
 from tests.spark.job import OPTIONS, events, job
@@ -117,13 +117,15 @@ def test_checkpoints_that_do_not_belong_together_are_refused(spark, files, tmp_p
     for place in ("a", "b"):
         run(job(tmp_path / place), events(spark, directory))
     shutil.copytree(tmp_path / "a" / "model", tmp_path / "c" / "model")
-    with pytest.raises(DataLoss, match="until 4 of another query"):
+    with pytest.raises(DataLoss, match="up to 4 of another query"):
         job(tmp_path / "c").start(events(spark, directory))
     shutil.copytree(tmp_path / "b" / "query", tmp_path / "c" / "query")
-    with pytest.raises(DataLoss, match="until 4 of another query"):
+    with pytest.raises(DataLoss, match="up to 4 of another query"):
         job(tmp_path / "c").start(events(spark, directory))
     shutil.rmtree(tmp_path / "c" / "model")
-    with pytest.raises(DataLoss, match=r"has done micro-batches until 4, the clusterer's in .* until -1"):
+    with pytest.raises(
+        DataLoss, match=r"has finished micro-batches up to 4, but the clusterer's in .* only up to -1"
+    ):
         job(tmp_path / "c").start(events(spark, directory))
     learner = job(tmp_path / "c", on_data_loss="continue")
     run(learner, events(spark, directory))

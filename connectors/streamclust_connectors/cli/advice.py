@@ -12,39 +12,41 @@ if TYPE_CHECKING:
     from streamclust import StreamClusterer
 
 FULL_COVARIANCE = "gaussian"
-"""The family with a covariance of all features."""
+"""The family with a full covariance matrix."""
 MIN_ROWS_PER_CLUSTER = 10
-"""With fewer rows to a cluster on average, there are too many clusters."""
+"""Minimal average number of rows per cluster; with fewer, the advice says there are too many clusters."""
 MIN_COUNTED_ROWS = 20
 """Number of consecutive values after which a column is taken for row numbers."""
 
 
 def remarks(model: StreamClusterer, family: str, vectors: Sequence[Mapping[Any, Any]]) -> list[str]:
-    """Sentences about a result that is poor, with options to try; `vectors` are the first events."""
+    """Remarks on a poor result, with options to try; `vectors` are the first events."""
     columns = {name: [vector.get(name) for vector in vectors] for name in model.feature_names}
     n, d, k = model.n_seen, len(model.feature_names), model.n_clusters
     found = []
     if counting := [str(name) for name, values in columns.items() if counts_up(values)]:
         listed = ",".join(counting)
-        found.append(f"{listed} counts the rows, which tells clusters by their place: try --exclude {listed}")
+        look = "looks like a row number" if len(counting) == 1 else "look like row numbers"
+        found.append(f"{listed} {look}; consider --exclude {listed}")
     if family == FULL_COVARIANCE and model.sketch is None and n < d * d:
         found.append(
-            f"{counted(n, 'event')} are few for {counted(d, 'feature')}: a full covariance is {d * (d + 1) // 2} "
-            f"numbers for each cluster. Try --family diagonal ({2 * d} numbers with the mean), or fewer --features"
+            f"{counted(n, 'event')} {'is' if n == 1 else 'are'} too few for {counted(d, 'feature')}: a full covariance "
+            f"has {counted(d * (d + 1) // 2, 'number')} per cluster. Try --family diagonal ({2 * d} with the mean), "
+            "or fewer --features"
         )
     if k == 1 or k * MIN_ROWS_PER_CLUSTER > n:
         found.append(
-            f"only one cluster of {counted(n, 'event')}: the features together show no separate groups"
+            f"{counted(n, 'event')} formed only one cluster: the features together show no separate groups"
             if k == 1
-            else f"{counted(k, 'cluster')} of {counted(n, 'event')} are many: fewer than "
-            f"{MIN_ROWS_PER_CLUSTER} events to a cluster"
+            else f"{counted(k, 'cluster')} of {counted(n, 'event')} are probably too many: fewer than "
+            f"{MIN_ROWS_PER_CLUSTER} events per cluster"
         )
         found[-1] += f". {suggestion(columns, family)}"
     return found
 
 
 def suggestion(columns: Mapping[Any, Sequence[Any]], family: str) -> str:
-    """What to try, given the values of the features."""
+    """Options to try, given the values of the features."""
     values = [{v for v in column if v is not None} for column in columns.values()]
     everything = set().union(*values)
     if family in (FULL_COVARIANCE, "diagonal", "spherical") and everything <= {0, 1}:
@@ -55,7 +57,7 @@ def suggestion(columns: Mapping[Any, Sequence[Any]], family: str) -> str:
         return "All values are counts: try --family poisson"
     few = [str(name) for name, own in zip(columns, values, strict=True) if len(own) <= 2]
     if few and len(few) < len(columns):
-        return f"Columns of one or two values make clusters of their own: try --exclude {','.join(few)}"
+        return f"Columns with only one or two values form separate clusters: try --exclude {','.join(few)}"
     other = "--family diagonal" if family == FULL_COVARIANCE else "another --family"
     return f"Try fewer columns (--features, --exclude) or {other}"
 

@@ -1,4 +1,4 @@
-"""config: look at the settings before they are used."""
+"""Commands config check and config show."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ app = typer.Typer(no_args_is_help=True, help="Check and show the settings.")
     )
 )
 def check(config: Config = None, given: Set = None) -> None:
-    """Check settings: exit code 0 if a service can run with them, else 2 and a line for each error."""
+    """Check the settings: exit code 0 if a service can run with them, else 2 and one line per error."""
     settings = settings_from(config, given)
     settings.check()
-    typer.echo(f"the settings are fine: from {settings.source_kind} to {settings.output_kind}")
+    typer.echo(f"the settings are valid: from {settings.source_kind} to {settings.output_kind}")
 
 
 @app.command(
@@ -33,9 +33,9 @@ def check(config: Config = None, given: Set = None) -> None:
 def show(
     config: Config = None,
     given: Set = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print every setting with its value, secrets hidden: a TOML file to start from."""
+    """Print all settings with their values as TOML, without secrets. The output is a template for a settings file."""
     from streamclust_connectors.settings import redacted, to_toml
 
     settings = settings_from(config, given)

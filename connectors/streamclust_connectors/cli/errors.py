@@ -12,10 +12,10 @@ from typing import Any, Never
 import typer
 from typer.core import TyperGroup
 
-from streamclust_connectors.extras import cure
+from streamclust_connectors.extras import install_hint
 
 
-class Code(IntEnum):
+class ExitCode(IntEnum):
     """Exit codes."""
 
     OK = 0
@@ -29,84 +29,84 @@ class Code(IntEnum):
     INTERRUPTED = 130
 
 
-MEANING = {
-    Code.OK: "all went well",
-    Code.FAILURE: "something failed",
-    Code.USAGE: "wrong usage or settings",
-    Code.BAD_DATA: "a file, a checkpoint or its events cannot be used",
-    Code.DATA_LOSS: "the source no longer has events that were not yet learnt",
-    Code.UNREACHABLE: "the broker cannot be reached",
-    Code.FENCED: "another process has taken this one's place",
-    Code.IN_USE: "another process uses the state directory",
-    Code.INTERRUPTED: "interrupted",
+EXIT_CODE_MEANINGS = {
+    ExitCode.OK: "success",
+    ExitCode.FAILURE: "failure",
+    ExitCode.USAGE: "wrong usage or settings",
+    ExitCode.BAD_DATA: "invalid file, checkpoint or events",
+    ExitCode.DATA_LOSS: "records were deleted from the source before they were learnt",
+    ExitCode.UNREACHABLE: "the broker cannot be reached",
+    ExitCode.FENCED: "another process uses the same transactional or group instance id",
+    ExitCode.IN_USE: "another process uses the state directory",
+    ExitCode.INTERRUPTED: "interrupted",
 }
 
-CODES = {
-    "ConfigError": Code.USAGE,
-    "BadData": Code.BAD_DATA,
-    "CheckpointError": Code.BAD_DATA,
-    "DataLoss": Code.DATA_LOSS,
-    "UnfitTopic": Code.USAGE,
-    "Transient": Code.UNREACHABLE,
-    "Fenced": Code.FENCED,
-    "StateInUse": Code.IN_USE,
-    "KafkaError": Code.UNREACHABLE,
-    "TimeoutError": Code.UNREACHABLE,
+EXIT_CODES = {
+    "ConfigError": ExitCode.USAGE,
+    "BadData": ExitCode.BAD_DATA,
+    "CheckpointError": ExitCode.BAD_DATA,
+    "DataLoss": ExitCode.DATA_LOSS,
+    "UnfitTopic": ExitCode.USAGE,
+    "Transient": ExitCode.UNREACHABLE,
+    "Fenced": ExitCode.FENCED,
+    "StateInUse": ExitCode.IN_USE,
+    "KafkaError": ExitCode.UNREACHABLE,
+    "TimeoutError": ExitCode.UNREACHABLE,
 }
 """Exit code by the name of an exception class or of a base class: importing them all would take a second."""
 
 
 class BadData(Exception):  # noqa: N818
-    """Input that cannot be used, with the reason."""
+    """Invalid input; the message says why."""
 
 
-class Commands(TyperGroup):
+class CommandGroup(TyperGroup):
     """Command group that turns exceptions into one-line messages."""
 
     def invoke(self, *args: Any, **options: Any) -> object:
         """Run a command."""
-        with sentences():
+        with errors_as_messages():
             return super().invoke(*args, **options)
 
 
 @contextmanager
-def sentences() -> Iterator[None]:
-    """Turn exceptions into a sentence and a code; STREAMCLUST_DEBUG=1 lets them through with their tracebacks."""
+def errors_as_messages() -> Iterator[None]:
+    """Turn exceptions into a one-line message and an exit code; with STREAMCLUST_DEBUG=1 they keep their tracebacks."""
     try:
         yield
     except (SystemExit, typer.Exit, typer.Abort):
         raise
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of the output has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(Code.FAILURE) from None
+        raise typer.Exit(ExitCode.FAILURE) from None
     except KeyboardInterrupt:
-        fail("interrupted", Code.INTERRUPTED)
+        fail("interrupted", ExitCode.INTERRUPTED)
     except Exception as error:
         names = [kind.__name__ for kind in type(error).__mro__]
         if "ClickException" in names or os.environ.get("STREAMCLUST_DEBUG") == "1":
             raise
-        code = next((CODES[name] for name in names if name in CODES), Code.FAILURE)
-        fail(sentence(error), code)
+        code = next((EXIT_CODES[name] for name in names if name in EXIT_CODES), ExitCode.FAILURE)
+        fail(error_message(error), code)
 
 
-def sentence(error: Exception) -> str:
+def error_message(error: Exception) -> str:
     """The message for an exception.
 
-    >>> sentence(FileNotFoundError(2, "No such file or directory", "x.csv"))
+    >>> error_message(FileNotFoundError(2, "No such file or directory", "x.csv"))
     'x.csv: No such file or directory'
     """
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    if isinstance(error, ImportError) and (advice := cure(error)):
+    if isinstance(error, ImportError) and (advice := install_hint(error)):
         return advice
-    said = str(error)
+    text = str(error)
     ours = isinstance(error, (ValueError, ImportError, BadData)) or type(error).__module__.startswith(
         "streamclust"
     )
-    return said if ours and said else f"{type(error).__name__}: {said}"
+    return text if ours and text else f"{type(error).__name__}: {text}"
 
 
-def fail(message: str, code: Code = Code.FAILURE) -> Never:
+def fail(message: str, code: ExitCode = ExitCode.FAILURE) -> Never:
     """Print an error and exit with a code."""
     typer.secho("error: ", fg="red", err=True, nl=False)
     typer.echo(message, err=True)

@@ -1,4 +1,4 @@
-"""inspect: what is in a checkpoint."""
+"""Command inspect: prints the content of a checkpoint."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ MAX_SHOWN_CHANGES = 5
 )
 def inspect(
     checkpoint: Annotated[
-        Path, typer.Argument(exists=True, help="A checkpoint, or a directory: its latest.")
+        Path,
+        typer.Argument(exists=True, help="A checkpoint, or a directory whose latest checkpoint is used."),
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """What is in a checkpoint: events, clusters or features, what happened to them, and where its source stands."""
+    """Print the content of a checkpoint: events, clusters or features, lifecycle events, positions of the source."""
     from streamclust.checkpoint import read
 
     path = latest(checkpoint) if checkpoint.is_dir() else checkpoint
@@ -42,12 +43,12 @@ def inspect(
     from streamclust_connectors.cli import tables
 
     console = results()
-    told = found.pop("lifecycle")
+    lifecycle = found.pop("lifecycle")
     positions, parameters = found.pop("positions"), found.pop("parameters", {})
-    told_of = [(name, ", ".join(map(str, v)) if isinstance(v, list) else v) for name, v in found.items()]
-    told_of.append(("settings", ", ".join(f"{n}={v}" for n, v in parameters.items())))
-    told_of.append(("positions", json.dumps(positions)))
-    console.print(tables.facts(str(path), told_of))
+    rows = [(name, ", ".join(map(str, v)) if isinstance(v, list) else v) for name, v in found.items()]
+    rows.append(("settings", ", ".join(f"{n}={v}" for n, v in parameters.items())))
+    rows.append(("positions", json.dumps(positions)))
+    console.print(tables.facts(str(path), rows))
     if found["kind"] == "features":
         from streamclust.streaming import StreamFeatures
 
@@ -59,7 +60,7 @@ def inspect(
     if "parameters" in state.values:
         from streamclust.lineage import Change
 
-        for change in told["latest"]:
+        for change in lifecycle["latest"]:
             console.print(f"  {Change.from_dict(change)!r}", markup=False)
 
 

@@ -9,23 +9,23 @@ from datetime import UTC, datetime
 from typing import Any
 
 STANDARD_ATTRIBUTES = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
-"""Attributes of every log record; any other came as `extra`."""
+"""Attributes of every log record; all others were passed as `extra`."""
 VERBOSE_LIBRARIES = ("kafka", "numba", "matplotlib")
 """Libraries whose debug messages quote payloads."""
 MAX_MESSAGE_CHARACTERS = 2000
 """Longer messages are cut."""
 
 
-class JsonLines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """A log record as a JSON object on one line.
 
     >>> record = logging.makeLogRecord({"name": "x", "levelname": "INFO", "msg": "hello", "created": 0.0, "events": 3})
-    >>> JsonLines().format(record)
+    >>> JsonFormatter().format(record)
     '{"time": "1970-01-01T00:00:00.000+00:00", "level": "info", "logger": "x", "message": "hello", "events": 3}'
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """The record as a line."""
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: dict[str, Any] = {
             "time": moment,
@@ -37,10 +37,10 @@ class JsonLines(logging.Formatter):
         if record.exc_info and record.exc_info[0] is not None:
             line["exception"] = record.exc_info[0].__name__
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=_told)
+        return json.dumps(line, default=_json_text)
 
 
-def _told(value: object) -> str:
+def _json_text(value: object) -> str:
     """Text for a value that JSON cannot represent; bytes are not shown, as they may be a payload."""
     return (
         f"{len(value)} bytes"
@@ -49,11 +49,11 @@ def _told(value: object) -> str:
     )
 
 
-def set_up(level: str, form: str) -> None:
-    """Send the logs to standard error."""
+def set_up_logging(level: str, form: str) -> None:
+    """Send logs to standard error, in the format json or text."""
     handler = logging.StreamHandler(sys.stderr)
     text = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s  %(message)s", "%H:%M:%S")
-    handler.setFormatter(JsonLines() if form == "json" else text)
+    handler.setFormatter(JsonFormatter() if form == "json" else text)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

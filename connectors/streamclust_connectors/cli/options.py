@@ -1,4 +1,4 @@
-"""Options that several commands have, and the settings they make."""
+"""Options shared by several commands, and the settings made from them."""
 
 from __future__ import annotations
 
@@ -18,56 +18,56 @@ if TYPE_CHECKING:
 Config = Annotated[
     Path | None,
     typer.Option(
-        "--config", "-c", envvar="STREAMCLUST_CONFIG", help="A TOML file with settings.", dir_okay=False
+        "--config", "-c", envvar="STREAMCLUST_CONFIG", help="TOML file with settings.", dir_okay=False
     ),
 ]
 Set = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", "-s", metavar="KEY=VALUE", help="Any setting, as engine.half_life=50000. Can be repeated."
+        "--set",
+        "-s",
+        metavar="KEY=VALUE",
+        help="Any setting, for example engine.half_life=50000. Can be repeated.",
     ),
 ]
-Input = Annotated[Path | None, typer.Option("--input", "-i", help="A file to read; - is standard input.")]
+Input = Annotated[Path | None, typer.Option("--input", "-i", help="File to read; - for standard input.")]
 Servers = Annotated[
-    str | None, typer.Option("--bootstrap-servers", "-b", help="Brokers, as host:port,host:port.")
+    str | None, typer.Option("--bootstrap-servers", "-b", help="Brokers: host:port,host:port.")
 ]
-TopicName = Annotated[str | None, typer.Option("--topic", "-t", help="The Kafka topic to read.")]
+TopicName = Annotated[str | None, typer.Option("--topic", "-t", help="Kafka topic.")]
 Family = Annotated[str | None, typer.Option(help=help_of("family"))]
 HalfLife = Annotated[float | None, typer.Option(help=help_of("half_life"))]
 Seed = Annotated[int | None, typer.Option(help=help_of("seed"))]
 Features = Annotated[
-    str | None, typer.Option(help="The features that count, with commas: x,y. All, if not given.")
+    str | None, typer.Option(help="Features to use, separated by commas: x,y. Default: all.")
 ]
-Exclude = Annotated[str | None, typer.Option(help="Columns that do not count, with commas: id,city.")]
+Exclude = Annotated[str | None, typer.Option(help="Columns to ignore, separated by commas: id,city.")]
 Delimiter = Annotated[
-    str | None, typer.Option(help="CSV: ; or tab, ...; found in the file, as all of these, if not given.")
+    str | None,
+    typer.Option(help="CSV: the delimiter, for example ; or tab. CSV options are detected by default."),
 ]
 Decimal = Annotated[str | None, typer.Option(help="CSV: the decimal mark, . or ,")]
 Encoding = Annotated[str | None, typer.Option(help="CSV: utf-8, latin-1, utf-16, ...")]
 Header = Annotated[
-    bool | None, typer.Option("--header/--no-header", help="CSV: whether the first row has names.")
+    bool | None, typer.Option("--header/--no-header", help="CSV: whether the first row holds column names.")
 ]
 Null = Annotated[
     list[str] | None,
-    typer.Option(help="CSV: one more cell that means missing, as NA and ? do. Can be repeated."),
+    typer.Option(help="CSV: another text for a missing value, besides NA, ? and others. Can be repeated."),
 ]
 Vector = Annotated[
     str | None,
-    typer.Option(
-        help="Where an event has its numbers, an object, an array or base64 of float32: payload.vector."
-    ),
+    typer.Option(help="Path of the vector in an event (object, array or base64 of float32): payload.vector."),
 ]
-Key = Annotated[str | None, typer.Option(help="The field that says what an event is about.")]
-Time = Annotated[
-    str | None, typer.Option(help="The field that has an event's time: a number, or a date (ISO 8601).")
-]
-Weight = Annotated[str | None, typer.Option(help="The field that has an event's weight.")]
+Key = Annotated[str | None, typer.Option(help="Path of the event's key, which is copied to the output.")]
+Time = Annotated[str | None, typer.Option(help="Path of the event's time: a number, or a date (ISO 8601).")]
+Weight = Annotated[str | None, typer.Option(help="Path of the event's weight.")]
 
 
 def settings_from(
     config: Path | None = None, given: list[str] | None = None, flags: Mapping[str, Any] | None = None
 ) -> Settings:
-    """Settings by flags, --set, the environment and a file. Flags are named as settings are: "kafka.topic"."""
+    """Settings from flags, --set, the environment and a file, in this order; keys of `flags`: "kafka.topic"."""
     from streamclust_connectors.settings import load
 
     overrides: dict[str, Any] = {}
@@ -75,7 +75,8 @@ def settings_from(
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
             raise typer.BadParameter(
-                f"{text!r} is not KEY=VALUE, as engine.half_life=50000 is", param_hint="--set"
+                f"{text!r} is not of the form KEY=VALUE, for example engine.half_life=50000",
+                param_hint="--set",
             )
         put(overrides, name.strip(), value)
     for name, value in (flags or {}).items():
@@ -96,24 +97,26 @@ def put(content: dict[str, Any], name: str, value: object) -> None:
     for step in path:
         content = content.setdefault(step, {})
         if not isinstance(content, dict):
-            raise typer.BadParameter(f"{name}: {step} has a value of its own already", param_hint="--set")
+            raise typer.BadParameter(
+                f"{name}: {step} already has a value, so it cannot be a section", param_hint="--set"
+            )
     content[last] = value
 
 
 def examples(*lines: str) -> str:
-    """The end of a help text. Each line is a paragraph: that is what keeps it a line."""
+    """Examples at the end of a help text; each is a paragraph, so that lines are not joined."""
     return "\n\n".join(("Examples:", *lines))
 
 
 def messages() -> Console:
-    """A console on standard error: progress and remarks, never results."""
+    """A console on standard error, for progress and remarks."""
     from rich.console import Console
 
     return Console(stderr=True, highlight=False)
 
 
 def results() -> Console:
-    """A console on standard output."""
+    """A console on standard output, for results."""
     from rich.console import Console
 
     return Console(highlight=False)

@@ -1,4 +1,4 @@
-"""snapshot: hierarchies, from checkpoints and from what a service has sent."""
+"""Commands snapshot ls, show and export: hierarchies from checkpoints and from outputs of a service."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streamclust_connectors.cli.options import examples, results
 
 if TYPE_CHECKING:
     from streamclust.hierarchy import Dendrogram, MethodName
-    from streamclust_connectors.fields import Json
+    from streamclust_connectors.decode.fields import Json
 
 app = typer.Typer(no_args_is_help=True, help="List, show and export hierarchies.")
 
@@ -25,14 +25,16 @@ Origin = Annotated[
     Path,
     typer.Argument(
         exists=True,
-        help="A checkpoint, a snapshot (.json), outputs of a service (.jsonl), or a directory of these.",
+        help="A checkpoint, a snapshot (.json), outputs of a service (.jsonl), or a directory of such files.",
     ),
 ]
 Which = Annotated[
-    int, typer.Option("--index", "-n", help="Which of several, as ls numbers them; -1 is the latest.")
+    int, typer.Option("--index", "-n", help="Index of the hierarchy, as printed by ls; -1 for the latest.")
 ]
-Method = Annotated[str, typer.Option(help="rbhc, abc or bhc; of a checkpoint.")]
-Cut = Annotated[int | None, typer.Option("--clusters", "-k", min=1, help="Cut into so many clusters.")]
+Method = Annotated[str, typer.Option(help="rbhc, abc or bhc; only used for a checkpoint.")]
+Cut = Annotated[
+    int | None, typer.Option("--clusters", "-k", min=1, help="Number of clusters to cut the hierarchy into.")
+]
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def ls(path: Origin) -> None:
     )
 )
 def show(path: Origin, index: Which = -1, method: Method = "rbhc", k: Cut = None) -> None:
-    """The clusters of a hierarchy, and the merges above them."""
+    """Print the clusters of a hierarchy, and the merges above them."""
     from streamclust_connectors.cli.tables import counted, mean, table
 
     found = chosen(path, index)
@@ -100,21 +102,21 @@ def show(path: Origin, index: Which = -1, method: Method = "rbhc", k: Cut = None
 def export(
     path: Origin,
     output: Annotated[
-        Path, typer.Argument(help="The file to write: .json, .nwk, .npy (SciPy's linkage) or .png.")
+        Path, typer.Argument(help="File to write: .json, .nwk, .npy (SciPy's linkage) or .png.")
     ],
     index: Which = -1,
     method: Method = "rbhc",
     k: Cut = None,
     form: Annotated[
         str | None,
-        typer.Option("--format", help="json, newick, linkage or png; what OUTPUT's name says, if not given."),
+        typer.Option("--format", help="json, newick, linkage or png; by default from OUTPUT's name."),
     ] = None,
 ) -> None:
     """Write a hierarchy for other tools."""
     written_as = form or FORMATS.get(output.suffix.lower(), "")
     if written_as not in FORMATS.values():
         raise typer.BadParameter(
-            f"{form or output.name!r} is no format known here: .json, .nwk, .npy, .png, or give --format"
+            f"unknown format {form or output.name!r}; use .json, .nwk, .npy or .png, or give --format"
         )
     tree = built(chosen(path, index), method)
     write(tree, output, written_as, k)
@@ -137,7 +139,7 @@ def write(tree: Dendrogram, output: Path, form: str, k: int | None) -> None:
         try:
             import matplotlib as mpl
         except ImportError:
-            raise ImportError("a picture needs matplotlib: pip install 'streamclust[plots]'") from None
+            raise ImportError("a plot needs matplotlib; run: pip install 'streamclust[plots]'") from None
         mpl.use("agg")
         from matplotlib import pyplot
 
@@ -149,7 +151,9 @@ def write(tree: Dendrogram, output: Path, form: str, k: int | None) -> None:
 def checked(tree: Dendrogram, k: int | None) -> int | None:
     """The number of clusters, checked against the size of the tree."""
     if k is not None and k > tree.n_leaves:
-        raise typer.BadParameter(f"the tree has {tree.n_leaves} leaves, got {k}", param_hint="--clusters")
+        raise typer.BadParameter(
+            f"must be at most the number of leaves, {tree.n_leaves}; got {k}", param_hint="--clusters"
+        )
     return k
 
 
@@ -160,24 +164,26 @@ def chosen(path: Path, index: int) -> StoredHierarchy:
     """The hierarchy at an index; negative indices count from the newest."""
     found = list(found_in(path))
     if not found:
-        raise BadData(f"{path} holds no checkpoint and no snapshot")
+        raise BadData(f"{path} contains no checkpoint and no snapshot")
     if not -len(found) <= index < len(found):
-        raise typer.BadParameter(f"there are {len(found)}, numbered from 0", param_hint="--index")
+        raise typer.BadParameter(
+            f"must be between {-len(found)} and {len(found) - 1}, got {index}", param_hint="--index"
+        )
     return found[index]
 
 
 def built(found: StoredHierarchy, method: str) -> Dendrogram:
-    """The hierarchy; building one from a checkpoint takes a moment."""
+    """Build a hierarchy, with a status line: it may take a moment for a checkpoint."""
     from streamclust_connectors.cli.options import messages
 
     if method not in ("rbhc", "abc", "bhc"):
-        raise typer.BadParameter(f"{method!r} is none of rbhc, abc, bhc", param_hint="--method")
+        raise typer.BadParameter(f"must be rbhc, abc or bhc, got {method!r}", param_hint="--method")
     with messages().status("building the hierarchy"):
         return found.build(cast("MethodName", method))
 
 
 def found_in(path: Path) -> Iterator[StoredHierarchy]:
-    """The hierarchies of a file, or of all files of a directory, the older first."""
+    """Hierarchies of a file, or of all files of a directory, in order of their names."""
     if path.is_dir():
         for file in sorted(path.rglob("*")):
             if file.suffix in (".checkpoint", ".json", ".jsonl") and "partitions" not in file.parts:
@@ -236,7 +242,7 @@ def checkpointed(path: Path) -> Iterator[StoredHierarchy]:
     def build(method: MethodName) -> Dendrogram:
         model = StreamClusterer.from_state(state)
         if not model.n_seen:
-            raise BadData(f"{path} has learnt no events: there is nothing to merge")
+            raise BadData(f"{path} has no hierarchy: it has learnt no events")
         return model.snapshot(method)
 
     yield StoredHierarchy(str(path), "checkpoint", state.values.get("n_seen"), version, names, build)

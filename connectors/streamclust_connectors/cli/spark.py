@@ -1,4 +1,4 @@
-"""spark-summarize: the clusters of a data lake, by Spark."""
+"""Command spark-summarize: learns the clusters of a data lake with Spark."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ app = typer.Typer()
 
 KINDS = ("parquet", "csv")
 SAMPLE_ROWS = 1000
-"""Rows of a CSV lake read to find its numeric columns."""
+"""Number of CSV rows read to find the numeric columns."""
 
 
 @app.command(
@@ -49,37 +49,39 @@ SAMPLE_ROWS = 1000
 )
 def spark_summarize(
     lake: Annotated[
-        str, typer.Argument(help="Parquet or CSV files: a path, directory or pattern that Spark reads.")
+        str, typer.Argument(help="Parquet or CSV files: a path, directory or pattern for Spark.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The checkpoint to write.")] = Path(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Checkpoint to write.")] = Path(
         "lake.checkpoint"
     ),
     features: Features = None,
     family: Family = None,
     weight: Weight = None,
     time: Time = None,
-    half_life: Annotated[float | None, typer.Option(help=f"{help_of('half_life')} It needs --time.")] = None,
+    half_life: Annotated[float | None, typer.Option(help=f"{help_of('half_life')} Needs --time.")] = None,
     kind: Annotated[
         str | None,
-        typer.Option(help="parquet or csv (with a header); csv if LAKE's name says so, else parquet."),
+        typer.Option(
+            help="parquet or csv (with a header); by default csv if LAKE ends in .csv, else parquet."
+        ),
     ] = None,
     refused: Annotated[
         str | None,
-        typer.Option(help="Where to write rows without usable numbers, with the reasons, as Parquet."),
+        typer.Option(help="Path for rows without usable numbers, with the reasons, as Parquet."),
     ] = None,
     master: Annotated[
         str | None,
-        typer.Option(envvar="SPARK_MASTER", help="Spark's master; all cores of this machine, if not given."),
+        typer.Option(envvar="SPARK_MASTER", help="Spark's master; by default all cores of this machine."),
     ] = None,
     spark_option: Annotated[
         list[str] | None,
-        typer.Option("--spark", metavar="KEY=VALUE", help="A setting of Spark's. Can be repeated."),
+        typer.Option("--spark", metavar="KEY=VALUE", help="A Spark setting. Can be repeated."),
     ] = None,
     seed: Seed = None,
     config: Config = None,
     given: Set = None,
 ) -> None:
-    """Find the clusters of a data lake: a summary of each partition, merged, and one refit. Rows are not collected."""
+    """Find the clusters of a data lake: summarise each partition, merge the summaries, and refit once."""
     flags = {
         "engine.family": family,
         "engine.half_life": half_life,
@@ -101,10 +103,10 @@ def spark_summarize(
             refused=refused, seed=engine["seed"], max_directions=engine["max_directions"], scale=engine["scale"],
             **bound,
         )  # fmt: skip
-    tell(made.n_rows, made.n_refused, refused)
+    warn_refused(made.n_rows, made.n_refused, refused)
     if not made.tree.n_events:
         raise BadData(
-            f"none of the {made.n_rows:,} rows of {lake} could be used; choose columns of numbers with --features"
+            f"none of the {made.n_rows:,} rows of {lake} could be used; choose numeric columns with --features"
         )
     with messages().status("refit"):
         model = clusterer_of(made.tree, list(columns), made.sketch, **engine)
@@ -112,10 +114,10 @@ def spark_summarize(
 
 
 def checked(lake: str, kind: str | None, output: Path) -> str:
-    """The format of the lake's files; refuse flags that would only fail after Spark's work is done."""
+    """The format of the files; refuses flags that would otherwise fail after Spark's work."""
     form = kind or ("csv" if lake.rstrip("*").endswith(".csv") else "parquet")
     if form not in KINDS:
-        raise typer.BadParameter(f"{form!r} is neither parquet nor csv", param_hint="--kind")
+        raise typer.BadParameter(f"must be parquet or csv, got {form!r}", param_hint="--kind")
     if not output.absolute().parent.is_dir():
         raise typer.BadParameter(f"there is no directory {output.absolute().parent}", param_hint="--output")
     return form
@@ -124,9 +126,9 @@ def checked(lake: str, kind: str | None, output: Path) -> str:
 def save(
     model: StreamClusterer, made: FrameSummary, lake: str, decode: Mapping[str, Any], output: Path
 ) -> None:
-    """Write the checkpoint, and print what was found."""
+    """Write the checkpoint, and print the clusters."""
     from streamclust.checkpoint import write
-    from streamclust_connectors.cli.tables import clusters
+    from streamclust_connectors.cli.tables import clusters, counted
 
     state = model.to_state({"lake": [lake, made.n_rows]})
     state.values["n_refused"] = made.n_refused
@@ -135,26 +137,27 @@ def save(
     console = results()
     console.print(clusters(model))
     console.print(
-        f"{made.n_rows:,} rows in {made.partitions:,} partitions, {made.bytes:,} bytes of summaries"
+        f"{counted(made.n_rows, 'row')} in {counted(made.partitions, 'partition')}, {made.bytes:,} bytes of summaries"
     )
     console.print(f"checkpoint {output}", soft_wrap=True, markup=False)
 
 
 def start(master: str | None, given: list[str]) -> SparkSession:
-    """A Spark session with little logging."""
+    """Start a Spark session that logs errors only."""
     options = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
             raise typer.BadParameter(
-                f"{text!r} is not KEY=VALUE, as spark.executor.memory=4g is", param_hint="--spark"
+                f"{text!r} is not of the form KEY=VALUE, for example spark.executor.memory=4g",
+                param_hint="--spark",
             )
         options[name.strip()] = value
     try:
-        from streamclust_connectors.spark.session import java, session
+        from streamclust_connectors.spark.session import find_java, session
     except ImportError as error:
-        raise ImportError(f"this command needs {error.name}: pip install 'streamclust[spark]'") from None
-    java()
+        raise ImportError(f"this command needs {error.name}; run: pip install 'streamclust[spark]'") from None
+    find_java()
     with messages().status("starting Spark"):
         spark = session(master or "local[*]", options=options)
     spark.sparkContext.setLogLevel("ERROR")
@@ -162,7 +165,7 @@ def start(master: str | None, given: list[str]) -> SparkSession:
 
 
 def read(spark: SparkSession, lake: str, kind: str, numbers: set[str | None]) -> DataFrame:
-    """The lake as a data frame; the columns of a CSV file are text, but for weights and times."""
+    """The lake as a data frame; columns of CSV files are text, except weights and times."""
     from pyspark.errors import AnalysisException
     from pyspark.sql.functions import col
 
@@ -177,7 +180,7 @@ def read(spark: SparkSession, lake: str, kind: str, numbers: set[str | None]) ->
 
 
 def chosen(frame: DataFrame, names: Sequence[str] | None, others: set[str | None]) -> dict[str, Column]:
-    """The features: those named, or all columns of numbers but the weight and the time; text is read as numbers."""
+    """The named features, or all numeric columns except weight and time; text columns are cast to numbers."""
     from pyspark.sql.functions import col
     from pyspark.sql.types import NumericType, StringType
 
@@ -188,14 +191,14 @@ def chosen(frame: DataFrame, names: Sequence[str] | None, others: set[str | None
         wanted |= set(numeric(frame, [name for name in text if name not in others]))
         names = [name for name in types if name in wanted and name not in others]
     if missing := [name for name in names if name not in types]:
-        raise BadData(f"there is no column {missing[0]!r}; there are {', '.join(types)}")
+        raise BadData(f"there is no column {missing[0]!r}; the columns are {', '.join(types)}")
     if not names:
-        raise BadData(f"none of the columns {', '.join(types)} holds numbers")
+        raise BadData(f"none of the columns {', '.join(types)} is numeric")
     return {name: col(f"`{name}`").try_cast("double") if name in text else col(f"`{name}`") for name in names}
 
 
 def numeric(frame: DataFrame, names: list[str]) -> list[str]:
-    """Those columns of text whose first rows hold numbers and nothing else."""
+    """Names of the text columns whose first rows are all numbers."""
     from pyspark.sql.functions import col, count
 
     counts = [count(col(f"`{name}`")) for name in names]
@@ -208,18 +211,18 @@ def numeric(frame: DataFrame, names: list[str]) -> list[str]:
 
 @contextmanager
 def progress(spark: SparkSession) -> Iterator[None]:
-    """Says on the terminal how many of the partitions are done."""
+    """Show the number of finished partitions on the terminal."""
     console = messages()
     tracker, over = spark.sparkContext.statusTracker(), threading.Event()
 
-    def tell() -> None:
+    def update() -> None:
         while not over.wait(0.5):
             for stage in tracker.getActiveStageIds():
                 if info := tracker.getStageInfo(stage):
                     status.update(f"summarising: {info.numCompletedTasks:,} of {info.numTasks:,} partitions")
 
     with console.status("summarising") as status:
-        thread = threading.Thread(target=tell, daemon=True)
+        thread = threading.Thread(target=update, daemon=True)
         thread.start()
         try:
             yield
@@ -228,8 +231,13 @@ def progress(spark: SparkSession) -> Iterator[None]:
             thread.join()
 
 
-def tell(rows: int, refused: int, where: str | None) -> None:
-    """Print how many rows were refused, and where they were written."""
+def warn_refused(rows: int, refused: int, where: str | None) -> None:
+    """Print the number of refused rows, and where they were written."""
+    from streamclust_connectors.cli.tables import counted
+
     if refused:
-        kept = f"; they are in {where}" if where else "; --refused PATH keeps them, with the reasons"
-        typer.echo(f"warning: {refused:,} of {rows:,} rows hold no usable numbers{kept}", err=True)
+        kept = f"see {where}" if where else "use --refused PATH to keep them with the reasons"
+        typer.echo(
+            f"warning: {refused:,} of {counted(rows, 'row')} refused for lack of usable numbers; {kept}",
+            err=True,
+        )

@@ -1,4 +1,4 @@
-"""Tables that several commands print."""
+"""Tables printed by several commands."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from streamclust import StreamClusterer, StreamFeatures
 
 MAX_SHOWN_FEATURES = 6
-"""Number of features of a mean that are shown."""
+"""Number of features shown of a mean."""
 
 
 def table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """A table; numbers stand on the right, and nothing in a cell is taken for markup."""
+    """A table; numbers are right-aligned, and cells are plain text without markup."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -26,14 +26,14 @@ def table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[obj
         numeric = bool(body) and all(isinstance(row[i], (int, float)) for row in body)
         made.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in body:
-        made.add_row(*(Text(written(value)) for value in row))
+        made.add_row(*(Text(cell_text(value)) for value in row))
     return made
 
 
-def written(value: object) -> str:
-    """A cell.
+def cell_text(value: object) -> str:
+    """Text of a cell.
 
-    >>> written(1234567), written(12345.6), written(0.123456), written(None)
+    >>> cell_text(1234567), cell_text(12345.6), cell_text(0.123456), cell_text(None)
     ('1,234,567', '12,346', '0.1235', '')
     """
     if value is None:
@@ -46,7 +46,7 @@ def written(value: object) -> str:
 
 
 def clusters(model: StreamClusterer) -> Table:
-    """The clusters of a model; features in `feature_order`, though the first rows lack some of them."""
+    """Table of a model's clusters; means in `feature_order`, even if the first rows lacked some features."""
     names = list(dict.fromkeys([*(model.feature_order or ()), *model.feature_names]))
     means = ({name: c.mean[name] for name in names if name in c.mean} for c in model.clusters)
     rows = [
@@ -58,7 +58,7 @@ def clusters(model: StreamClusterer) -> Table:
 
 
 def features(model: StreamFeatures) -> Table:
-    """The features of a stream."""
+    """Table of the features of a stream."""
     weights, born = model.weights, model.lineage.born_at
     rows = [(i, weights[i], born[i], mean(values)) for i, values in model.features.items()]
     title = f"{counted(model.n_features, 'feature')} of {counted(model.n_seen, 'event')}"
@@ -82,4 +82,4 @@ def mean(values: Mapping[Any, float]) -> str:
 
 def facts(title: str, rows: Iterable[tuple[str, object]]) -> Table:
     """A table of names and values."""
-    return table(title, ("", ""), [(name, written(value)) for name, value in rows])
+    return table(title, ("", ""), [(name, cell_text(value)) for name, value in rows])

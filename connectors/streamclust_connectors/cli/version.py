@@ -1,4 +1,4 @@
-"""version: what is installed."""
+"""Command version, and the option --version."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ SHOWN_PACKAGES = (
 )
 
 
-def shown(asked: bool) -> None:
-    """Print the version and end, if asked to."""
-    if asked:
+def print_version(given: bool) -> None:
+    """Print the version and exit, if the option is given."""
+    if given:
         from importlib import metadata
 
         typer.echo(f"streamclust {metadata.version('streamclust')}")
@@ -33,10 +33,11 @@ def shown(asked: bool) -> None:
 
 def shared(
     version: Annotated[
-        bool, typer.Option("--version", "-V", callback=shown, is_eager=True, help="Show the version.")
+        bool,
+        typer.Option("--version", "-V", callback=print_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    """Take the options that stand before a command."""
+    """Handle the options before a command."""
 
 
 @app.command(
@@ -45,9 +46,11 @@ def shared(
     )
 )
 def version(
-    full: Annotated[bool, typer.Option("--full", help="And of what it is built on.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Also print the versions of Python and the main dependencies.")
+    ] = False,
 ) -> None:
-    """The version."""
+    """Print the version."""
     import platform
     from importlib import metadata
 

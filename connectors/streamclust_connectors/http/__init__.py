@@ -1,1 +1,1 @@
-"""The HTTP side of the service: an API, metrics, and the dashboard's page. See `server.serving`, which starts it."""
+"""HTTP server of the service: API, metrics and dashboard. `server.serving` starts it."""

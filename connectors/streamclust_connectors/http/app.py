@@ -1,4 +1,4 @@
-"""The API. Answers go out as msgspec writes them: numbers that JSON cannot hold become null."""
+"""Routes of the API. msgspec encodes the responses; NaN and infinities become null."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from starlette.concurrency import run_in_threadpool
 
 from streamclust import __version__
 from streamclust.streaming import StreamClusterer
-from streamclust_connectors.checkpointing import unsaved
 from streamclust_connectors.http import dashboard, schemas
 from streamclust_connectors.http.backend import Backend
 from streamclust_connectors.http.docs import HEADERS, page
 from streamclust_connectors.http.metrics import registry
 from streamclust_connectors.http.problems import HttpProblem, documented, install
-from streamclust_connectors.http.security import HEAD, Gate
-from streamclust_connectors.http.streams import Streams
+from streamclust_connectors.http.security import HEAD, AccessControl
+from streamclust_connectors.http.streams import EventStreams
+from streamclust_connectors.service.checkpointer import checkpoint_failure_message
 from streamclust_connectors.settings import Settings
 
 MAX_JSON_INTEGER = 2**53
 """Largest integer that every JSON parser represents exactly."""
 Number = Annotated[int, Path(ge=0, le=MAX_JSON_INTEGER)]
-After = Annotated[int, Query(ge=0, le=MAX_JSON_INTEGER, description="Only what came after this `seq`.")]
+After = Annotated[int, Query(ge=0, le=MAX_JSON_INTEGER, description="Only events after this `seq`.")]
 Limit = Annotated[int, Query(ge=1, le=1000)]
-Feature = Annotated[str | None, Query(description="A feature; name both or neither.")]
+Feature = Annotated[str | None, Query(description="Name of a feature; give both x and y, or neither.")]
 
 
 def create_app(backend: Backend, settings: Settings) -> FastAPI:
-    """The application of one service; of one that learns features, health and metrics alone."""
+    """The application of a service; if it learns features, only health and metrics."""
     if not isinstance(backend.service.learner, StreamClusterer):
         return features_app(backend, settings)
-    streams = Streams(backend, settings.http.max_streams)
+    streams = EventStreams(backend, settings.http.max_streams)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -60,10 +60,10 @@ def create_app(backend: Backend, settings: Settings) -> FastAPI:
     )
     app.state.streams = streams
     install(app)
-    app.add_middleware(Gate, settings=settings.http)
+    app.add_middleware(AccessControl, settings=settings.http)
     add_health(app, backend, settings)
     add_model(app, backend)
-    add_events(app, backend, streams)
+    add_lifecycle(app, backend, streams)
     add_learning(app, backend)
     add_snapshots(app, backend, settings)
     app.include_router(dashboard.router())
@@ -71,24 +71,24 @@ def create_app(backend: Backend, settings: Settings) -> FastAPI:
 
 
 def features_app(backend: Backend, settings: Settings) -> FastAPI:
-    """Health and metrics of a service that learns features, which go to its outputs."""
+    """Application of a service that learns features: health and metrics only."""
     app = FastAPI(
         title="streamclust",
         version=__version__,
-        description="The features of a stream.",
+        description="Features of a stream.",
         docs_url=None,
         redoc_url=None,
         responses=documented(401, 403, 413, 503),
         generate_unique_id_function=lambda route: route.name,
     )
     install(app)
-    app.add_middleware(Gate, settings=settings.http)
+    app.add_middleware(AccessControl, settings=settings.http)
     add_health(app, backend, settings)
     return app
 
 
 def answer(content: object, status: int = 200, **headers: str) -> Response:
-    """Content as JSON."""
+    """JSON response."""
     return Response(msgspec.json.encode(content), status, headers, media_type="application/json")
 
 
@@ -98,15 +98,17 @@ def add_health(app: FastAPI, backend: Backend, settings: Settings) -> None:
 
     @app.get("/livez", tags=["health"], response_model=schemas.Alive)
     async def livez() -> Response:
-        """Whether the loop turns."""
-        age, limit = backend.service.stats.age, settings.health.max_age_seconds
+        """Whether the service loop is running."""
+        age, limit = backend.service.stats.heartbeat_age, settings.health.max_age_seconds
         if age > limit:
-            raise HttpProblem(503, f"the loop last turned {age:.0f} s ago, which is more than {limit:g} s")
+            raise HttpProblem(
+                503, f"the last heartbeat of the service loop was {age:.0f} s ago; the limit is {limit:g} s"
+            )
         return answer({"heartbeat_age_seconds": age})
 
     @app.get("/readyz", tags=["health"], response_model=schemas.Ready)
     async def readyz() -> Response:
-        """Whether partitions have their state and a model, checkpoints can be written, and refits succeed."""
+        """Whether state and model are loaded, checkpoints can be written, and refits succeed."""
         stats = backend.service.stats
         group = backend.service.group
         if not stats.ready:
@@ -117,12 +119,16 @@ def add_health(app: FastAPI, backend: Backend, settings: Settings) -> None:
         limit = settings.group.max_staleness_seconds
         if group is not None and (age := group.staleness or 0.0) > limit:
             raise HttpProblem(
-                503, f"the model is {age:.0f} s old, which is more than {limit:g} s", {"Retry-After": "10"}
+                503,
+                f"the model is {age:.0f} s old; the limit is {limit:g} s (group.max_staleness_seconds)",
+                {"Retry-After": "10"},
             )
         if stats.checkpoint_error:
-            raise HttpProblem(503, f"the service goes on, but {unsaved(stats)}", {"Retry-After": "10"})
+            raise HttpProblem(
+                503, f"the service is running, but {checkpoint_failure_message(stats)}", {"Retry-After": "10"}
+            )
         if trouble := backend.refit_trouble:
-            raise HttpProblem(503, f"the service goes on, but {trouble}", {"Retry-After": "10"})
+            raise HttpProblem(503, f"the service is running, but {trouble}", {"Retry-After": "10"})
         return answer({"ready": True})
 
     @app.get(
@@ -143,12 +149,12 @@ def add_model(app: FastAPI, backend: Backend) -> None:
 
     @app.get("/v1/status", tags=["model"], response_model=schemas.Status)
     async def status() -> Response:
-        """How the service does."""
+        """Status of the service."""
         return answer(backend.status())
 
     @app.get("/v1/clusters", tags=["model"], response_model=schemas.Clusters)
     def clusters() -> Response:
-        """The clusters as of now, the heaviest first."""
+        """Current clusters, the heaviest first."""
         return answer(backend.clusters())
 
     @app.get(
@@ -158,24 +164,24 @@ def add_model(app: FastAPI, backend: Backend) -> None:
         responses=documented(404, 422),
     )
     def cluster(id: Number) -> Response:
-        """One cluster in detail: what sets it apart, its share over time, its lifecycle, some recent events.
+        """Details of a cluster: its features, its share over time, its lifecycle, some recent events.
 
-        Of a cluster that has died, split or merged into another (`alive` is false) the past is told.
+        For a cluster that has died, split or merged (`alive` is false): its share over time and its lifecycle.
         """
         return answer(backend.cluster(id))
 
     @app.get("/v1/history", tags=["model"], response_model=schemas.ServiceHistory, responses=documented(422))
     def history(since: Annotated[float, Query(allow_inf_nan=False)] = 0.0) -> Response:
-        """Figures of every second after a moment (seconds since 1970); of older ones fewer."""
+        """Samples after `since` (seconds since 1970): one per second, fewer for older times."""
         return answer(backend.history.since(since))
 
     @app.get("/v1/view", tags=["model"], response_model=schemas.View, responses=documented(422))
     def view(x: Feature = None, y: Feature = None) -> Response:
-        """Leaves and clusters over two features, or over the first two principal axes."""
+        """Leaves and clusters in the plane of two features, or of the first two principal axes."""
         return answer(backend.view(x, y))
 
 
-def add_events(app: FastAPI, backend: Backend, streams: Streams) -> None:
+def add_lifecycle(app: FastAPI, backend: Backend, streams: EventStreams) -> None:
     """Add the route of lifecycle events."""
 
     @app.get(
@@ -185,14 +191,14 @@ def add_events(app: FastAPI, backend: Backend, streams: Streams) -> None:
         responses=documented(422) | {200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
     )
     async def events(request: Request, after: After = 0, limit: Limit = 100) -> Response:
-        """What happened to clusters.
+        """Lifecycle events of clusters: born, died, split, merged.
 
-        With `Accept: text/event-stream` they come as they happen, as events `lifecycle`, and every second a `status`.
+        With `Accept: text/event-stream`, a stream of `lifecycle` events as they happen and a `status` event per second.
         """
         if "text/event-stream" not in request.headers.get("accept", ""):
             return answer(await run_in_threadpool(backend.events, after, limit))
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        if HEAD in request.scope:  # a stream has no end, and its header comes first
+        if HEAD in request.scope:  # headers only: a stream would never end
             return Response(media_type="text/event-stream", headers=headers)
         last = request.headers.get("last-event-id", "")
         stream = streams.follow(int(last) if last.isdecimal() and len(last) < 16 else after)
@@ -200,7 +206,7 @@ def add_events(app: FastAPI, backend: Backend, streams: Streams) -> None:
 
 
 def add_learning(app: FastAPI, backend: Backend) -> None:
-    """Add the routes that take events: predictions and learning."""
+    """Add the routes that receive events: predict and learn."""
 
     @app.post(
         "/v1/predict",
@@ -210,7 +216,7 @@ def add_learning(app: FastAPI, backend: Backend) -> None:
         openapi_extra={"requestBody": schemas.EVENTS},
     )
     async def predict(request: Request) -> Response:
-        """The cluster of each event, how probable that is, and how novel the event is (-log p)."""
+        """Cluster of each event, its probability, and the novelty of the event (-log p)."""
         body = await request.body()
         return answer(await run_in_threadpool(backend.predict, body))
 
@@ -222,9 +228,9 @@ def add_learning(app: FastAPI, backend: Backend) -> None:
         openapi_extra={"requestBody": schemas.EVENTS},
     )
     async def learn(request: Request) -> Response:
-        """Learn events; those that cannot be learnt are refused, the others are learnt all the same.
+        """Learn events. Invalid events are refused and listed in the response; the others are learnt.
 
-        Only `streamclust serve` does: beside another source, events are that source's.
+        Only available in `streamclust serve`; a service with another source answers 409.
         """
         body = await request.body()
         return answer(await run_in_threadpool(backend.learn, body))
@@ -243,15 +249,15 @@ def add_snapshots(app: FastAPI, backend: Backend, settings: Settings) -> None:
         openapi_extra={"requestBody": schemas.SNAPSHOT},
     )
     async def take_snapshot(request: Request) -> Response:
-        """Take a snapshot: the hierarchy of everything learnt until now."""
-        method = wanted_method(await request.body(), settings.snapshot.method)
+        """Take a snapshot: the hierarchy of all events learnt so far."""
+        method = requested_method(await request.body(), settings.snapshot.method)
         taken = await run_in_threadpool(backend.take_snapshot, method)
         return answer(taken.summary, 201, Location=f"/v1/snapshots/{taken.version}")
 
     @app.get("/v1/snapshots", tags=tags, response_model=list[schemas.SnapshotSummary])
     async def snapshots() -> Response:
-        """The latest snapshots, the oldest first."""
-        return answer([kept.summary for kept in backend.snapshots])
+        """Latest snapshots, the oldest first."""
+        return answer([taken.summary for taken in backend.snapshots])
 
     @app.get(
         "/v1/snapshots/{version}",
@@ -261,22 +267,22 @@ def add_snapshots(app: FastAPI, backend: Backend, settings: Settings) -> None:
     )
     async def snapshot(version: Number) -> Response:
         """A snapshot with its tree."""
-        kept = backend.snapshot(version)
-        return answer(kept.summary | {"dendrogram": kept.dendrogram})
+        taken = backend.snapshot(version)
+        return answer(taken.summary | {"dendrogram": taken.dendrogram})
 
 
-class Wanted(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of a request for a snapshot."""
+class SnapshotBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Request body of POST /v1/snapshots."""
 
     method: schemas.Method | msgspec.UnsetType = msgspec.UNSET
 
 
-def wanted_method(body: bytes, usual: schemas.Method) -> schemas.Method:
-    """The method that the body of a snapshot request names."""
+def requested_method(body: bytes, default: schemas.Method) -> schemas.Method:
+    """Method in the body of a snapshot request, or the default."""
     if not body.strip():
-        return usual
+        return default
     try:
-        method = msgspec.json.decode(body, type=Wanted).method
-        return usual if isinstance(method, msgspec.UnsetType) else method
+        method = msgspec.json.decode(body, type=SnapshotBody).method
+        return default if isinstance(method, msgspec.UnsetType) else method
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise HttpProblem(422, f"the body cannot be read: {error}") from None

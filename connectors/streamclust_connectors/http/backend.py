@@ -1,4 +1,4 @@
-"""The service as the HTTP application uses it. Predicting needs no lock: a published model never changes."""
+"""Thread-safe access of the HTTP application to the service. Predicting takes no lock: models are immutable."""
 
 from __future__ import annotations
 
@@ -20,23 +20,25 @@ from streamclust.hierarchy import MethodName
 from streamclust.streaming import Cluster, Model, StreamClusterer
 from streamclust.summaries import Moments
 from streamclust_connectors.http import bodies, detail
+from streamclust_connectors.http.cached_value import LOCK_TIMEOUT_SECONDS, CachedValue
 from streamclust_connectors.http.history import Journal, Sample, SampleHistory
-from streamclust_connectors.http.kept import LOCK_TIMEOUT_SECONDS, Kept
 from streamclust_connectors.http.problems import HttpProblem
 from streamclust_connectors.http.view import PlaneView, view
 from streamclust_connectors.service import Service
+from streamclust_connectors.service.recent_snapshots import MAX_SNAPSHOTS, TakenSnapshot
 from streamclust_connectors.settings.sections import HttpSection
-from streamclust_connectors.shelf import MAX_SNAPSHOTS, TakenSnapshot
-from streamclust_connectors.sources import Brought
+from streamclust_connectors.sources import HttpSource
 
 MAX_FAILED_REFITS = 3
-"""Not ready after so many failed refits in a row."""
+"""Number of failed refits in a row after which the service is not ready."""
+VIEW_CACHE_SECONDS = 1.9
+"""Minimal cache time of the two most expensive values: the view, and the details of clusters."""
 NOVELTY_EVENTS = 256
-"""Number of latest events over which a sample averages novelty."""
+"""Number of latest events over which the novelty of a sample is averaged."""
 
 
 class Predicted(msgspec.Struct):
-    """Which cluster each event belongs to, how probable that is, and how novel the event is."""
+    """Cluster of each event, its probability, and the novelty of the event."""
 
     model_version: int | None
     cluster: list[int] | list[None]
@@ -44,8 +46,8 @@ class Predicted(msgspec.Struct):
     novelty: list[float] | list[None]
 
 
-class Picture(NamedTuple):
-    """Clusters, leaves and recent events, copied at one moment."""
+class ModelCopy(NamedTuple):
+    """Clusters, model and recent events, copied under the lock."""
 
     clusters: list[Cluster]
     model: Model | None
@@ -68,27 +70,33 @@ class Backend:
     ) -> None:
         self.service, self.source, self.limits = service, source, limits or HttpSection()
         self.vector = vector
-        """The field in which events of requests have their numbers; None: they are their own fields."""
+        """Path of the vector in an event of a request; None if the event itself is an object of numbers."""
         self.history, self.journal = SampleHistory(), Journal()
-        self._picture = Kept(service.lock, self._take_picture, of=self._holds)
-        self._scene = Kept(
-            service.lock, lambda: service.shown.view(), shortest=1.9, of=self._holds
-        )  # the dearest
-        self._closeup = Kept(
-            service.lock, lambda: detail.closeup(service.shown), shortest=1.9, of=self._holds
+        self._model_copy = CachedValue(service.lock, self._copy_model, key=self._cache_key)
+        self._view_data = CachedValue(
+            service.lock,
+            lambda: service.displayed_clusterer.view(),
+            min_seconds=VIEW_CACHE_SECONDS,
+            key=self._cache_key,
+        )
+        self._detail = CachedValue(
+            service.lock,
+            lambda: detail.copy_detail(service.displayed_clusterer),
+            min_seconds=VIEW_CACHE_SECONDS,
+            key=self._cache_key,
         )
         self._events_sampled = 0
         self._now, self._began = now, now()
 
-    def _holds(self) -> object:
-        """Changes when state is loaded and when partitions come or go: clusters change with them at once."""
-        return self.service.shown, frozenset(self.service.stats.positions)
+    def _cache_key(self) -> object:
+        """Cache key: changes when a state is loaded, or partitions are assigned or revoked."""
+        return self.service.displayed_clusterer, frozenset(self.service.stats.positions)
 
-    # ---------------------------------------------------------------- figures
+    # ---------------------------------------------------------------- status
 
     def status(self) -> dict[str, Any]:
         """Status of the service; takes no lock."""
-        stats, clusterer = self.service.stats, self.service.shown
+        stats, clusterer = self.service.stats, self.service.displayed_clusterer
         model = clusterer.model
         lag = {f"{topic}-{number}": behind for (topic, number), behind in dict(stats.lag).items()}
         return {
@@ -115,17 +123,17 @@ class Backend:
 
     @property
     def refit_trouble(self) -> str:
-        """Why the model is no longer kept up to date: several refits in a row have failed; empty otherwise."""
+        """Message if several refits in a row have failed, so that the model is out of date; else empty."""
         learner = self.service.learner
         if not isinstance(learner, StreamClusterer):
             return ""
-        shown = self.service.shown
-        if shown.n_failed_in_a_row < MAX_FAILED_REFITS:
+        clusterer = self.service.displayed_clusterer
+        if clusterer.n_failed_in_a_row < MAX_FAILED_REFITS:
             return ""
-        return f"the last {shown.n_failed_in_a_row} refits have failed ({shown.last_refit_error})"
+        return f"the last {clusterer.n_failed_in_a_row} refits failed ({clusterer.last_refit_error})"
 
     def group(self) -> dict[str, Any] | None:
-        """The members of the consumer group and its model; None for a service that has a model of its own."""
+        """Members and model of the consumer group; None without a group model."""
         group = self.service.group
         if group is None:
             return None
@@ -133,76 +141,78 @@ class Backend:
             "leads": group.leads,
             "model_version": group.version,
             "model_staleness_seconds": group.staleness,
-            "members": [asdict(status) for status in group.present()],
+            "members": [asdict(status) for status in group.active_members()],
         }
 
     def lifecycle_counts(self) -> Counter[str]:
-        """How many clusters were born, died, split and merged; of features, among the latest lifecycle events."""
+        """Number of lifecycle events of each kind; for features, among the latest ones only."""
         learner = self.service.learner
-        kept = self.journal.counts
+        counts = self.journal.counts
         if not isinstance(learner, StreamClusterer):
-            kept = Counter(change.kind for change in learner.events)
-        return Counter({kind: kept[kind] for kind in ("born", "died", "split", "merged")})
+            counts = Counter(change.kind for change in learner.events)
+        return Counter({kind: counts[kind] for kind in ("born", "died", "split", "merged")})
 
     @property
     def checkpoint_age(self) -> float | None:
-        """Seconds since everything learnt was in a checkpoint; None before the first."""
+        """Seconds since a checkpoint held everything learnt; None before the first."""
         return self.service.stats.checkpoint_age
 
     def sample(self) -> None:
-        """Add a sample to the history; called every second. Without new events its novelty is None."""
-        stats, picture = self.service.stats, self._picture()
+        """Add a sample to the history; called every second. Its novelty is None without new events."""
+        stats, copied = self.service.stats, self._model_copy()
         mean = high = None
-        came, self._events_sampled = stats.events - self._events_sampled, stats.events
-        if came and picture.model is not None and len(picture.latest):
+        new_events, self._events_sampled = stats.events - self._events_sampled, stats.events
+        if new_events and copied.model is not None and len(copied.latest):
             with np.errstate(all="ignore"):
-                novelty = picture.model.novelty(picture.latest)
+                novelty = copied.model.novelty(copied.latest)
                 mean, high = finite(novelty.mean()), finite(np.quantile(novelty, 0.95))
         lag = dict(stats.lag)
         self.history.add(
             Sample(
                 at=self._now(),
-                events=self.service.shown.n_seen,
+                events=self.service.displayed_clusterer.n_seen,
                 events_per_second=stats.rate,
                 lag=sum(lag.values()) if lag else None,
                 memory_bytes=memory(),
                 novelty=mean,
                 novelty_high=high,
-                shares={cluster.id: cluster.share for cluster in picture.clusters},
+                shares={cluster.id: cluster.share for cluster in copied.clusters},
             )
         )
 
     # ---------------------------------------------------------------- clusters
 
-    def _take_picture(self) -> Picture:
-        clusterer = self.service.shown
+    def _copy_model(self) -> ModelCopy:
+        clusterer = self.service.displayed_clusterer
         self.journal.update(clusterer.events)
-        return Picture(
+        return ModelCopy(
             clusterer.clusters, clusterer.model, clusterer.n_seen, clusterer.latest(NOVELTY_EVENTS)
         )
 
     def clusters(self) -> dict[str, Any]:
-        """The clusters as of now, the heaviest first."""
-        picture = self._picture()
+        """Current clusters, the heaviest first."""
+        copied = self._model_copy()
         before = self.history.shares_before(self._now())
         return {
-            "model_version": None if picture.model is None else picture.model.version,
-            "clusters": [described(cluster, picture.events, before) for cluster in picture.clusters],
+            "model_version": None if copied.model is None else copied.model.version,
+            "clusters": [cluster_json(cluster, copied.events, before) for cluster in copied.clusters],
         }
 
     def cluster(self, number: int) -> dict[str, Any]:
-        """A cluster in detail; of a cluster that no longer exists, its share over time and its lifecycle."""
-        seen = self._closeup()
-        self._picture()  # which brings the journal up to date
+        """Details of a cluster; of one that no longer exists, its share over time and its lifecycle."""
+        seen = self._detail()
+        self._model_copy()  # updates the journal
         lifecycle = detail.concerning(self.journal.after(0), number)
         found = next((cluster for cluster in seen.clusters if cluster.id == number), None)
         if found is None:
             if not lifecycle:
-                raise HttpProblem(404, f"there is no cluster {number}, nor was there of late: see /v1/events")
+                raise HttpProblem(
+                    404, f"there is no cluster {number}, now or recently; see /v1/clusters and /v1/events"
+                )
             past = detail.shares(seen.steps, number, None)
             return {"id": number, "alive": False, "history": past, "lifecycle": lifecycle}
         before = self.history.shares_before(self._now())
-        return described(found, seen.events, before) | {
+        return cluster_json(found, seen.events, before) | {
             "alive": True,
             "features": detail.features(seen.profiles, number),
             "history": detail.shares(seen.steps, number, (seen.events, found.share)),
@@ -212,13 +222,13 @@ class Backend:
 
     def events(self, after: int, limit: int) -> dict[str, Any]:
         """Lifecycle events after a journal entry."""
-        self._picture()
+        self._model_copy()
         found = self.journal.after(after, limit)
         return {"events": found, "next": found[-1]["seq"] if found else self.journal.last}
 
     def view(self, x: str | None, y: str | None) -> PlaneView:
         """Leaves and clusters over two axes."""
-        seen = self._scene()
+        seen = self._view_data()
         try:
             return view(seen, x, y)
         except ValueError as error:
@@ -231,14 +241,15 @@ class Backend:
         if len(events) > self.limits.max_events:
             most = self.limits.max_events
             raise HttpProblem(
-                413, f"a request has at most {most} events (http.max_events), got {len(events)}"
+                413,
+                f"a request may have at most {most} events (http.max_events), got {len(events)}; send several requests",
             )
         return events
 
     def predict(self, body: bytes) -> Predicted:
-        """The cluster of each event of a body."""
-        clusterer = self.service.shown
-        model, names = clusterer.model, clusterer.feature_names  # in this order: names are never fewer
+        """Cluster of each event of a request body."""
+        clusterer = self.service.displayed_clusterer
+        model, names = clusterer.model, clusterer.feature_names  # names after model: they only grow
         try:
             events = self._read(body)
             points = bodies.rows(events, names, clusterer.missing or "impute")
@@ -248,19 +259,19 @@ class Backend:
             clusterer.check_rows(points)
         except (TypeError, ValueError) as error:
             raise HttpProblem(422, str(error)) from None
-        with np.errstate(all="ignore"):  # what overflows is written as null
+        with np.errstate(all="ignore"):  # overflows become null
             found = clusterer.assign_rows(points, model)
         columns = found.cluster.tolist(), found.probability.tolist(), found.novelty.tolist()
         return Predicted(model.version, *columns)
 
     def learn(self, body: bytes) -> dict[str, Any]:
-        """Learn the events of a body, if events come by request."""
+        """Learn the events of a request body, if HTTP is the source of the service."""
         source = self.service.source
-        if not isinstance(source, Brought):
+        if not isinstance(source, HttpSource):
             raise HttpProblem(
                 409,
-                f"this service learns from its source ({self.source}), whose positions go with the state; "
-                "`streamclust serve` learns what is sent to it",
+                f"this service learns from its source ({self.source}) only; "
+                "start `streamclust serve` to learn events by HTTP",
             )
         try:
             events = self._read(body)
@@ -271,11 +282,11 @@ class Backend:
                 vectors = bodies.vectors(events, clusterer.feature_names)
                 bodies.check_features(vectors, clusterer.feature_names, self.limits.max_features)
                 checked = clusterer.check(vectors, shard=source.partition)
-                self.service.put(checked)
-                self._picture.forget()
-                self._scene.forget()
-                self._closeup.forget()
-        except bodies.Unreadable as error:
+                self.service.learn_checked(checked)
+                self._model_copy.clear()
+                self._view_data.clear()
+                self._detail.clear()
+        except bodies.InvalidBody as error:
             raise HttpProblem(422, str(error)) from None
         return {
             "learnt": len(checked),
@@ -285,31 +296,32 @@ class Backend:
     # ---------------------------------------------------------------- snapshots
 
     def take_snapshot(self, method: MethodName) -> TakenSnapshot:
-        """A hierarchy of everything learnt until now."""
+        """Take a snapshot: the hierarchy of all events learnt so far."""
         with self.service.lock.within(LOCK_TIMEOUT_SECONDS):
-            clusterer = self.service.shown
+            clusterer = self.service.displayed_clusterer
             if clusterer.model is None or not clusterer.shards:
                 raise HttpProblem(
-                    409, "there is nothing to take a snapshot of: no event was learnt of any partition here"
+                    409,
+                    "no event has been learnt yet, so there is no hierarchy; try again after the first events",
                 )
             tree = clusterer.snapshot(method)
-        return self.service.shelf.keep(tree.to_dict(), clusterer, method)
+        return self.service.snapshots.add(tree.to_dict(), clusterer, method)
 
     @property
     def snapshots(self) -> list[TakenSnapshot]:
-        """The snapshots kept, the latest last."""
-        return self.service.shelf.kept
+        """Kept snapshots, the latest last."""
+        return self.service.snapshots.all
 
     def snapshot(self, version: int) -> TakenSnapshot:
-        """A snapshot by its version."""
-        for kept in self.snapshots:
-            if kept.version == version:
-                return kept
-        raise HttpProblem(404, f"there is no snapshot {version}; the latest {MAX_SNAPSHOTS} are kept")
+        """Snapshot of a version."""
+        for taken in self.snapshots:
+            if taken.version == version:
+                return taken
+        raise HttpProblem(404, f"there is no snapshot {version}; only the latest {MAX_SNAPSHOTS} are kept")
 
 
-def described(cluster: Cluster, events: int, before: dict[int, float]) -> dict[str, Any]:
-    """A cluster as JSON can hold it."""
+def cluster_json(cluster: Cluster, events: int, before: dict[int, float]) -> dict[str, Any]:
+    """A cluster as JSON values."""
     return {
         "id": cluster.id,
         "weight": cluster.weight,
@@ -325,21 +337,21 @@ def described(cluster: Cluster, events: int, before: dict[int, float]) -> dict[s
 
 
 def components(rows: Moments) -> list[dict[str, Any]]:
-    """The components of a cluster as JSON can hold them."""
+    """Components of a cluster as JSON values."""
     spreads = [None] * len(rows) if rows.kind == "none" else rows.covariance.tolist()
     columns = rows.weight.tolist(), rows.mean.tolist(), spreads
     return [{"weight": w, "mean": m, "covariance": c} for w, m, c in zip(*columns, strict=True)]
 
 
 def finite(value: float) -> float | None:
-    """A number that JSON can hold, or None."""
+    """The number if it is finite, else None."""
     return float(value) if np.isfinite(value) else None
 
 
 def memory() -> int:
     """Resident memory of this process in bytes; its maximum where the system does not report the current value."""
     try:
-        with open("/proc/self/statm", "rb") as file:  # noqa: PTH123  # the quickest way
+        with open("/proc/self/statm", "rb") as file:  # noqa: PTH123  # fastest
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

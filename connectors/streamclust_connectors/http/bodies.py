@@ -1,4 +1,4 @@
-"""Bodies of requests -> events: an object of named numbers, an array of such, or a table.
+"""Parses request bodies into events: an object of named numbers, an array of such objects, or a table.
 
 >>> read(b'{"x": 1, "y": 2.5}')
 [{'x': 1, 'y': 2.5}]
@@ -22,21 +22,21 @@ from numpy.typing import NDArray
 
 from streamclust.parameters import Missing
 from streamclust.schema import Schema
-from streamclust_connectors.fields import Json, at, packed_numbers
+from streamclust_connectors.decode.fields import Json, get_path, numbers_from_base64
 
 Names = Sequence[Hashable]
 
 
-class Unreadable(ValueError):  # noqa: N818
-    """A body that holds no events, and why."""
+class InvalidBody(ValueError):  # noqa: N818
+    """The request body holds no valid events; the message says why."""
 
 
 class BodyTable(msgspec.Struct, forbid_unknown_fields=True):
-    """Events as rows of numbers; null is a number that is missing."""
+    """Events as rows of numbers; null is a missing value."""
 
     vectors: list[list[float | None]]
     features: list[str] | None = None
-    """What the columns are; those known, in their order, if not given."""
+    """Names of the columns; None for the known features in their order."""
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -52,9 +52,9 @@ read_anything = msgspec.json.Decoder().decode
 
 
 def read(body: bytes, vector: str | None = None) -> Events:
-    """Parse the events of a body; Unreadable if it has another form. Values of objects are not checked here.
+    """Parse the events of a body; InvalidBody if it has another form. Values of objects are not checked here.
 
-    `vector`: the field in which an object has its numbers, an array or base64 of float32.
+    `vector` is the path of the vector in an event: an array of numbers or base64 of float32.
 
     >>> read(b'[{"id": 7, "embedding": [1, 2.5]}, {"embedding": "AACAPwAAAEA="}]', vector="embedding")
     BodyTable(vectors=[[1.0, 2.5], [1.0, 2.0]], features=None)
@@ -62,9 +62,9 @@ def read(body: bytes, vector: str | None = None) -> Events:
     try:
         return _read(body) if vector is None else _read_vectors(body, vector)
     except RecursionError:
-        raise Unreadable("the body is nested too deeply") from None
+        raise InvalidBody("the body is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Unreadable(f"the body cannot be read: {error}") from None
+        raise InvalidBody(f"the body cannot be read: {error}") from None
 
 
 def _read(body: bytes) -> Events:
@@ -78,37 +78,39 @@ def _read(body: bytes) -> Events:
                 return table_of_vectors(content["vectors"])
             raise
     if not isinstance(content, (dict, list)):
-        raise Unreadable('events are {"x": 1.5, ...}, an array of such, or {"vectors": [[1.5, ...], ...]}')
+        raise InvalidBody(
+            'the body must be {"x": 1.5, ...}, an array of such objects, or {"vectors": [[1.5, ...], ...]}'
+        )
     return content if isinstance(content, list) else [content]
 
 
 def _read_vectors(body: bytes, vector: str) -> Events:
-    """Events that have their numbers in one field, or a table."""
+    """Events with the vector under a path, or a table."""
     content = read_anything(body)
     if isinstance(content, dict) and isinstance(content.get("vectors"), list):
         return _read(body)
     try:
         return table_of_vectors(
-            at(event, vector) for event in (content if isinstance(content, list) else [content])
+            get_path(event, vector) for event in (content if isinstance(content, list) else [content])
         )
     except KeyError as error:
-        raise Unreadable(str(error.args[0])) from None
+        raise InvalidBody(str(error.args[0])) from None
 
 
 def table_of_vectors(vectors: Iterable[Json]) -> BodyTable:
-    """Arrays of numbers, or base64 of float32, as a table."""
+    """Table of vectors, which are arrays of numbers or base64 of float32."""
     try:
-        plain = [packed_numbers(each) if isinstance(each, str) else each for each in vectors]
+        plain = [numbers_from_base64(each) if isinstance(each, str) else each for each in vectors]
     except ValueError as error:
-        raise Unreadable(str(error)) from None
+        raise InvalidBody(str(error)) from None
     return BodyTable(msgspec.convert(plain, list[list[float | None]]))
 
 
-# -------------------------------------------------------------------- events -> what is learnt
+# -------------------------------------------------------------------- learning
 
 
 def vectors(events: Events, names: Names) -> Vectors:
-    """Events as a clusterer learns them."""
+    """Events in the form that `StreamClusterer.check` takes."""
     if not isinstance(events, BodyTable):
         return renamed(events, names)
     found = array(events)
@@ -124,30 +126,30 @@ def vectors(events: Events, names: Names) -> Vectors:
 
 
 def renamed(events: list[Any], names: Names) -> list[Any]:
-    """Rename "0", "1", ... to integers if the features are numbered: names in JSON objects are always text."""
-    called = {str(name): name for name in names if not isinstance(name, str)}
-    if not called:
+    """Rename "0", "1", ... to integers if the features are numbered: JSON has text names only."""
+    integers = {str(name): name for name in names if not isinstance(name, str)}
+    if not integers:
         return events
-    return [{called.get(k, k): v for k, v in e.items()} if isinstance(e, dict) else e for e in events]
+    return [{integers.get(k, k): v for k, v in e.items()} if isinstance(e, dict) else e for e in events]
 
 
-# -------------------------------------------------------------------- events -> what is asked
+# -------------------------------------------------------------------- predicting
 
 
 def rows(events: Events, names: Names, missing: Missing = "impute") -> NDArray[np.float64]:
-    """A row of the known features for each event. What is no number, or not allowed to be missing, is an error."""
+    """One row of the known features per event; ValueError for values that are no numbers or must not be missing."""
     found = vectors(events, names)
     if isinstance(found, np.ndarray):
         if missing == "error" or not names:
             return Schema(names, missing).table(found, extend=False)
         return found
     plain = complete(found, names)
-    # A schema of our own: the clusterer's may grow meanwhile.
+    # A separate schema: the clusterer's may grow meanwhile.
     return Schema(names, missing).table(found, extend=False) if plain is None else plain
 
 
 def complete(events: list[dict[Any, Any]], names: Names) -> NDArray[np.float64] | None:
-    """A row for each event, if each has a number for just these features; else None."""
+    """One row per event if every event has a number for exactly these features; else None."""
     if not names or not all(type(event) is dict and len(event) == len(names) for event in events):
         return None
     values: Any = map(itemgetter(*names), events) if len(names) > 1 else (e.values() for e in events)
@@ -163,10 +165,12 @@ def complete(events: list[dict[Any, Any]], names: Names) -> NDArray[np.float64] 
 
 
 def array(events: BodyTable) -> NDArray[np.float64]:
-    """The rows as an array, with NaN for what is missing."""
+    """The rows as an array, with NaN for missing values."""
     lengths = set(map(len, events.vectors))
     if len(lengths) > 1:
-        raise Unreadable(f"vectors must all be of one length, got {min(lengths)} to {max(lengths)} numbers")
+        raise InvalidBody(
+            f"all vectors must have the same length, got {min(lengths)} to {max(lengths)} numbers"
+        )
     width = lengths.pop() if lengths else 0
     flat = list(chain.from_iterable(events.vectors))
     return np.array(flat, dtype=float).reshape(len(events), width)
@@ -175,25 +179,27 @@ def array(events: BodyTable) -> NDArray[np.float64]:
 def check_width(found: NDArray[np.float64], names: Names) -> None:
     """Refuse rows whose length is not the number of known features."""
     if len(found) and names and found.shape[1] != len(names):
-        raise Unreadable(
-            f"vectors have {found.shape[1]} numbers, the features are {len(names)}: give as many, or name them in "
-            '"features"'
+        raise InvalidBody(
+            f"vectors have {found.shape[1]} numbers, but there are {len(names)} features; send as many numbers, or "
+            'name the columns in "features"'
         )
 
 
 def check_features(vectors: Vectors, names: Names, most: int) -> None:
-    """Refuse events that would make the features too many."""
+    """Refuse events that would bring too many features."""
     if isinstance(vectors, np.ndarray):
         total = max(len(names), vectors.shape[1])
     else:
         total = len({*names}.union(*(event for event in vectors if isinstance(event, dict))))
     if total > most:
-        raise Unreadable(f"that would make {total} features, at most {most} may be (http.max_features)")
+        raise InvalidBody(
+            f"these events would make {total} features; at most {most} are allowed (http.max_features)"
+        )
 
 
 def check_named(features: list[str], found: NDArray[np.float64]) -> None:
     """Refuse feature names that do not match the rows."""
     if len(set(features)) < len(features):
-        raise Unreadable('"features" must differ from each other')
+        raise InvalidBody('the names in "features" must be distinct')
     if len(found) and found.shape[1] != len(features):
-        raise Unreadable(f'vectors have {found.shape[1]} numbers, "features" has {len(features)} names')
+        raise InvalidBody(f'vectors have {found.shape[1]} numbers, but "features" has {len(features)} names')

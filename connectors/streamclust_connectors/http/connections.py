@@ -1,7 +1,7 @@
 """Limits on the number of connections and on slow clients.
 
-uvicorn waits for ever for the rest of a header or of a body, and takes every connection. Each holds a file handle, and
-a process without any can neither write a checkpoint nor answer.
+uvicorn has no time limit for a request's header and body, and accepts every connection. Each connection holds a file
+handle, and a process that has none left can neither write a checkpoint nor respond.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from streamclust_connectors.http.problems import answer
 from streamclust_connectors.settings.sections import HttpSection
 
 RESERVED_FILES = 96
-"""File handles that connections leave to the rest of the process: checkpoints, brokers, libraries."""
+"""File handles reserved for the rest of the process: checkpoints, brokers, libraries."""
 MIN_CONNECTIONS = 8
 LOG_EVERY_SECONDS = 10.0
-"""The same message is logged no more often."""
+"""Minimal time between two identical log messages."""
 
 Awaited = Literal["header", "body", "answer"]
-"""What the server waits for: a request's header, its body, or the client reading the response."""
+"""Reason for which the server waits: a request's header, its body, or the client reading the response."""
 
 
 class Limits(NamedTuple):
@@ -37,7 +37,7 @@ class Limits(NamedTuple):
 
     max_connections: int
     seconds: dict[Awaited, float]
-    """Time limit of each."""
+    """Time limit of each kind of wait."""
 
     @classmethod
     def of(cls, http: HttpSection) -> Limits:
@@ -51,10 +51,10 @@ class Limits(NamedTuple):
 
 
 class BoundedConnection(H11Protocol):
-    """A connection whose client has to be done in time.
+    """A connection with time limits for the client.
 
-    The time runs from when something is awaited until it is there whole: a byte now and then does not prolong it. Where
-    there are too many connections, the one whose client has kept us waiting longest is closed.
+    A time limit covers the whole header, body or response; single bytes do not prolong it. If there are too many
+    connections, the one that has waited longest for its client is closed.
     """
 
     def __init__(self, *args: Any, limits: Limits, **options: Any) -> None:
@@ -65,9 +65,9 @@ class BoundedConnection(H11Protocol):
         """Start of the current wait, by the event loop's clock."""
         self._timer: asyncio.TimerHandle | None = None
 
-    # ---------------------------------------------------------------- what uvicorn and asyncio call
+    # ---------------------------------------------------------------- called by uvicorn and asyncio
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own has it
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """A client has connected."""
         super().connection_made(transport)
         if len(self.connections) > self.limits.max_connections:
@@ -80,7 +80,7 @@ class BoundedConnection(H11Protocol):
         self._watch()
 
     def on_response_complete(self) -> None:
-        """An answer has been written."""
+        """A response has been written."""
         super().on_response_complete()
         self._watch()
 
@@ -99,7 +99,7 @@ class BoundedConnection(H11Protocol):
         self._await(None)
         super().connection_lost(exc)
 
-    # ---------------------------------------------------------------- time
+    # ---------------------------------------------------------------- time limits
 
     def _watch(self) -> None:
         """Update what the server waits for, and its timer."""
@@ -125,27 +125,29 @@ class BoundedConnection(H11Protocol):
 
     def _too_late(self, awaited: Awaited) -> None:
         seconds = self.limits.seconds[awaited]
-        self._dismiss(408, f"the {awaited} did not come within {seconds:g} s (http.{awaited}_seconds)")
+        self._close(408, f"the {awaited} did not arrive within {seconds:g} s (http.{awaited}_seconds)")
 
-    # ---------------------------------------------------------------- number
+    # ---------------------------------------------------------------- number of connections
 
     def _make_room(self) -> None:
         """Close the connection that has been idle longest; this one if no other is idle."""
         idle = [c for c in self.connections if isinstance(c, BoundedConnection) and c.awaited is not None]
         longest = min(idle, key=lambda connection: connection.since, default=self)
-        longest._dismiss(503, f"there are {self.limits.max_connections} connections (http.max_connections)")
+        longest._close(
+            503, f"there are already {self.limits.max_connections} connections (http.max_connections)"
+        )
 
-    def _dismiss(self, status: int, why: str) -> None:
+    def _close(self, status: int, why: str) -> None:
         """Close the connection, after an error response if a request is pending."""
-        if not self._nobody_asked():
-            self.transport.write(written(status, why))
+        if not self._cannot_answer():
+            self.transport.write(error_bytes(status, why))
         self.transport.close()
-        if self.transport.get_write_buffer_size():  # which nobody takes
+        if self.transport.get_write_buffer_size():  # the client does not read
             self.transport.abort()
         self._await(None)
 
-    def _nobody_asked(self) -> bool:
-        """Whether there is no pending request, or its response has already begun."""
+    def _cannot_answer(self) -> bool:
+        """Whether no error response can be sent: no request is pending, or its response has begun."""
         match self.awaited:
             case "header":
                 return not self.conn.trailing_data[0]
@@ -157,10 +159,10 @@ class BoundedConnection(H11Protocol):
                 return False
 
 
-def written(status: int, why: str) -> bytes:
+def error_bytes(status: int, why: str) -> bytes:
     r"""Bytes of an HTTP error response that closes the connection.
 
-    >>> written(503, "no").split(b"\r\n")[0]
+    >>> error_bytes(503, "no").split(b"\r\n")[0]
     b'HTTP/1.1 503 Service Unavailable'
     """
     response = answer(status, why, {"Connection": "close", "Retry-After": "1"})
@@ -169,13 +171,13 @@ def written(status: int, why: str) -> bytes:
     return b"\r\n".join([first, *headers, b"", bytes(response.body)])
 
 
-# -------------------------------------------------------------------- what is said of it
+# -------------------------------------------------------------------- logging
 
 
 class Throttle(logging.Filter):
-    """Lets the same message through once in a while, with how often it was left out since.
+    """Logs identical messages once per LOG_EVERY_SECONDS, with the number of those left out.
 
-    Clients, and a machine without file handles, can bring about thousands a second.
+    Clients, or a lack of file handles, can cause thousands of messages per second.
     """
 
     def __init__(self) -> None:
@@ -184,7 +186,7 @@ class Throttle(logging.Filter):
         self._left_out: Counter[object] = Counter()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether this one is logged."""
+        """Whether to log a record."""
         now, said = time.monotonic(), record.msg
         if now - self._last.get(said, -LOG_EVERY_SECONDS) < LOG_EVERY_SECONDS:
             self._left_out[said] += 1
@@ -199,7 +201,7 @@ class Throttle(logging.Filter):
 
 @contextmanager
 def throttled(*names: str) -> Iterator[None]:
-    """Let these loggers repeat themselves only once in a while."""
+    """Throttle repeated messages of these loggers within the block."""
     throttle = Throttle()
     for name in names:
         logging.getLogger(name).addFilter(throttle)

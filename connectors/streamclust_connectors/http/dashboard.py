@@ -1,4 +1,4 @@
-"""The dashboard: one page at /, what it is made of under /static, and nothing from any other host."""
+"""The dashboard: a page at / and its files under /static; nothing is loaded from other hosts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fastapi import APIRouter, HTTPException, Request, Response
 HERE = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 HEADERS = {
-    # Plotly writes a style sheet, and styles of single elements, into the page: without these nothing stands in place.
+    # Plotly needs inline styles: it writes a style sheet and element styles into the page.
     "Content-Security-Policy": (
         "default-src 'self'; style-src 'self' 'unsafe-inline'; "
         "object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -39,12 +39,12 @@ class Asset:
 
 @cache
 def assets() -> dict[str, Asset]:
-    """Every file of the page by its name, read and packed once, when the first is asked for."""
+    """All files of the page by name, read and compressed at the first request."""
     return {path.name: read(path) for path in (*HERE.iterdir(), plotly_script()) if path.suffix in TYPES}
 
 
 def read(path: Path) -> Asset:
-    """A file, packed."""
+    """Read and compress a file."""
     content = path.read_bytes()
     tag = hashlib.sha256(content).hexdigest()[:20]
     packed = gzip.compress(content, 6, mtime=0)
@@ -52,7 +52,7 @@ def read(path: Path) -> Asset:
 
 
 def plotly_script() -> Path:
-    """Plotly's script, which its Python package brings with it."""
+    """Plotly's script, which is part of its Python package."""
     found = find_spec("plotly")
     if found is None or not found.submodule_search_locations:
         raise ImportError("the dashboard needs plotly: pip install 'streamclust[http]'")
@@ -60,7 +60,7 @@ def plotly_script() -> Path:
 
 
 def router() -> APIRouter:
-    """The routes of the dashboard; an ImportError if what it draws with is not installed."""
+    """Routes of the dashboard; ImportError if plotly is not installed."""
     plotly_script()
     routes = APIRouter(include_in_schema=False)
 

@@ -1,4 +1,4 @@
-"""One cluster in detail: its features against all events, its share over time, its lifecycle, recent events."""
+"""Details of a cluster: its features compared with all events, share over time, lifecycle, recent events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_RECENT_EVENTS = 5
 """Number of recent events shown for a cluster."""
 
 
-class Closeup(NamedTuple):
+class DetailData(NamedTuple):
     """Data for the details of clusters, copied under the lock."""
 
     events: int
@@ -31,9 +31,9 @@ class Closeup(NamedTuple):
     latest: NDArray[np.float64]
 
 
-def closeup(clusterer: StreamClusterer) -> Closeup:
+def copy_detail(clusterer: StreamClusterer) -> DetailData:
     """Copy the data from a clusterer."""
-    return Closeup(
+    return DetailData(
         events=clusterer.n_seen,
         features=clusterer.feature_names,
         clusters=clusterer.clusters,
@@ -45,14 +45,14 @@ def closeup(clusterer: StreamClusterer) -> Closeup:
 
 
 def features(profiles: Profiles, cluster: int) -> list[dict[str, Any]]:
-    """The features of a cluster as JSON can hold them, the most telling first."""
+    """Features of a cluster as JSON values, the most distinctive first."""
     return [
         asdict(each) | {"name": str(each.name), "shift": each.shift} for each in profiles.describe(cluster)
     ]
 
 
 def shares(steps: Sequence[HistoryStep], cluster: int, now: tuple[int, float] | None) -> dict[str, list[Any]]:
-    """A cluster's share after so many events, from its first to its last; `now`: events and share at present.
+    """Share of a cluster by number of events learnt, while it exists; `now` is the current number and share.
 
     >>> steps = [HistoryStep(10, 4.0, {0: 4.0}), HistoryStep(20, 4.0, {0: 1.0, 1: 3.0}), HistoryStep(30, 2.0, {0: 2.0})]
     >>> shares(steps, 1, None)
@@ -60,21 +60,21 @@ def shares(steps: Sequence[HistoryStep], cluster: int, now: tuple[int, float] | 
     >>> shares(steps, 0, (35, 0.9))
     {'events': [10, 20, 30, 35], 'share': [1.0, 0.25, 1.0, 0.9]}
     """
-    told = [(step.at, step.shares.get(cluster, 0.0)) for step in steps]
-    held = [i for i, (_, share) in enumerate(told) if share > 0]
-    told = told[held[0] : held[-1] + 1] if held else []
+    points = [(step.at, step.shares.get(cluster, 0.0)) for step in steps]
+    held = [i for i, (_, share) in enumerate(points) if share > 0]
+    points = points[held[0] : held[-1] + 1] if held else []
     if now is not None:
-        told = [each for each in told if each[0] < now[0]] + [now]
-    return {"events": [at for at, _ in told], "share": [share for _, share in told]}
+        points = [each for each in points if each[0] < now[0]] + [now]
+    return {"events": [at for at, _ in points], "share": [share for _, share in points]}
 
 
-def recent(seen: Closeup, cluster: int) -> list[dict[str, Any]]:
+def recent(seen: DetailData, cluster: int) -> list[dict[str, Any]]:
     """The latest events of a cluster, the newest first, with their novelty."""
     if seen.model is None or not len(seen.latest):
         return []
     own = np.flatnonzero(seen.model.predict(seen.latest) == cluster)[: -MAX_RECENT_EVENTS - 1 : -1]
     rows = seen.latest[own]
-    with np.errstate(all="ignore"):  # what overflows is written as null
+    with np.errstate(all="ignore"):  # overflows become null
         novelty = seen.model.novelty(rows) if len(rows) else np.empty(0)
     names = [str(name) for name in seen.features]
     return [

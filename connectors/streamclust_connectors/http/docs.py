@@ -1,4 +1,4 @@
-"""The page at /docs: the OpenAPI document as plain HTML, with nothing to load from anywhere."""
+"""The page at /docs: the OpenAPI document as plain HTML, without scripts or other files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 TAGS = ("model", "snapshots", "health")
-"""In this order."""
+"""Order of the tags on the page."""
 STYLE = """
 :root { color-scheme: light dark; --line: light-dark(#d0d4da, #3c424b); --code: light-dark(#f3f4f6, #22262c);
   --get: light-dark(#0b5cad, #7db8f5); --post: light-dark(#1a6b33, #7ed195); --dim: light-dark(#555c66, #a8b0ba) }
@@ -28,26 +28,26 @@ table { border-collapse: collapse } td, th { text-align: left; padding: .15rem .
 
 
 def page(document: dict[str, Any]) -> str:
-    """The page of an OpenAPI document."""
+    """HTML page of an OpenAPI document."""
     info = document["info"]
     parts = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(info['title'])} API</title><style>{STYLE}</style></head><body><main>"
         f"<h1>{escape(info['title'])} {escape(info['version'])}</h1><p>{escape(info['description'])}</p>"
-        '<p>The same for programs: <a href="openapi.json">openapi.json</a>. The dashboard: <a href="./">/</a>.</p>'
+        '<p>For programs: <a href="openapi.json">openapi.json</a>. The dashboard: <a href="./">/</a>.</p>'
     ]
     tag = ""
     for path, verb, operation in operations(document):
         if operation["tags"][0] != tag:
             tag = operation["tags"][0]
             parts.append(f"<h2>{escape(tag)}</h2>")
-        parts.extend(told(document, path, verb, operation))
+        parts.extend(operation_html(document, path, verb, operation))
     return "".join(parts) + "</main></body></html>"
 
 
 def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Every operation, those of one tag together."""
+    """All operations, grouped by tag."""
     found = [
         (path, verb.upper(), operation)
         for path, verbs in document["paths"].items()
@@ -56,7 +56,9 @@ def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, A
     yield from sorted(found, key=lambda each: TAGS.index(each[2]["tags"][0]))
 
 
-def told(document: dict[str, Any], path: str, verb: str, operation: dict[str, Any]) -> Iterator[str]:
+def operation_html(
+    document: dict[str, Any], path: str, verb: str, operation: dict[str, Any]
+) -> Iterator[str]:
     """HTML of one operation, collapsed."""
     about, *more = operation.get("description", operation["summary"]).split("\n", 1)
     yield (
@@ -80,16 +82,16 @@ def told(document: dict[str, Any], path: str, verb: str, operation: dict[str, An
     for status, answer in operation["responses"].items():
         schema = answer.get("content", {}).get("application/json", {}).get("schema")
         if schema:
-            yield f"<p>Answer, <b>{escape(status)}</b>:</p><pre>{escape(outline(document, schema))}</pre>"
+            yield f"<p>Response, <b>{escape(status)}</b>:</p><pre>{escape(outline(document, schema))}</pre>"
     problems = [
         f"{status} {a['description']}" for status, a in operation["responses"].items() if status >= "400"
     ]
-    yield f'<p class="dim">Problems: {escape(", ".join(problems))}</p>'
+    yield f'<p class="dim">Errors: {escape(", ".join(problems))}</p>'
     yield "</details>"
 
 
 def resolved(document: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema, or the one it refers to."""
+    """The schema that a reference points to; other schemas unchanged."""
     if "$ref" not in schema:
         return schema
     found: dict[str, Any] = document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]

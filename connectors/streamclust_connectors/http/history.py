@@ -1,4 +1,4 @@
-"""History of the service: a sample per second, thinned with age, and the journal of lifecycle events."""
+"""History of the service: one sample per second, thinned with age, and a journal of lifecycle events."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Sample:
     novelty: float | None
     """The mean novelty of the latest events."""
     novelty_high: float | None
-    """Its 95th percentile."""
+    """95th percentile of the novelty."""
     shares: dict[int, float] = field(default_factory=dict)
-    """Of the clusters, by id."""
+    """Shares of the clusters, by id."""
 
 
 class SampleHistory:
-    """At most MAX_SAMPLES samples; when there would be more, every other one of the older half goes.
+    """At most MAX_SAMPLES samples; beyond that, every other one of the older half is removed.
 
     >>> history = SampleHistory()
     >>> for second in range(10_000):
@@ -46,24 +46,24 @@ class SampleHistory:
     """
 
     def __init__(self) -> None:
-        self._samples: tuple[Sample, ...] = ()  # replaced, never changed: it is read by several threads
+        self._samples: tuple[Sample, ...] = ()  # replaced, never modified: several threads read it
 
     def add(self, sample: Sample) -> None:
-        """Keep a sample, the latest of all."""
+        """Append a sample."""
         kept = self._samples
         if len(kept) >= MAX_SAMPLES:
             kept = kept[: MAX_SAMPLES // 2 : 2] + kept[MAX_SAMPLES // 2 :]
         self._samples = (*kept, sample)
 
     def since(self, moment: float = float("-inf")) -> dict[str, list[Any]]:
-        """The samples after a moment, column by column."""
+        """Samples after a time, as columns."""
         samples = self._samples
         samples = samples[bisect_right(samples, moment, key=lambda sample: sample.at) :]
         rows = [asdict(sample) for sample in samples]
         return {column.name: [row[column.name] for row in rows] for column in fields(Sample)}
 
     def shares_before(self, now: float) -> dict[int, float]:
-        """The shares as they were TREND_SECONDS seconds ago, or as long ago as is known."""
+        """Shares of the clusters TREND_SECONDS ago, or at the oldest sample."""
         samples = [sample for sample in self._samples if sample.shares]
         if not samples:
             return {}
@@ -73,10 +73,10 @@ class SampleHistory:
 
 
 class Journal:
-    """The lifecycle events, numbered from 1; the latest MAX_EVENTS of them.
+    """The latest MAX_EVENTS lifecycle events, numbered from 1.
 
-    A loop that returns to its checkpoint learns some events anew, and the same changes happen anew. So only those
-    count that come at a later event than all before.
+    A service that reloads its checkpoint learns some events again, and the same changes happen again. Only changes at a
+    later event than all known ones are added.
     """
 
     def __init__(self) -> None:

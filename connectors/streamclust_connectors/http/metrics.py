@@ -1,4 +1,4 @@
-"""Metrics for Prometheus, read off the service's own figures when asked for. Nothing is counted twice."""
+"""Prometheus metrics, read from the statistics of the service at each request."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from prometheus_client.registry import Collector
 
 from streamclust.streaming import StreamClusterer
 from streamclust_connectors.http.backend import Backend, memory
-from streamclust_connectors.ports import Group, StreamModel
+from streamclust_connectors.interfaces import Group, StreamModel
 
 PREFIX = "streamclust_"
 COUNTERS = {
-    "messages": ("messages", "Records that came, whatever was in them."),
+    "messages": ("messages", "Records received."),
     "events": ("events", "Events learnt."),
-    "dead_letters": ("dead_letters", "Records that could not be read or learnt."),
-    "refused": ("refused_events", "Events brought by request that could not be learnt."),
+    "dead_letters": ("dead_letters", "Records that could not be decoded or learnt."),
+    "refused": ("refused_events", "Events sent by HTTP that could not be learnt."),
     "tombstones": ("tombstones", "Records without a value."),
-    "skipped": ("skipped_records", "Records that came again and had been learnt before."),
+    "skipped": ("skipped_records", "Records received again after they had been learnt."),
     "replayed": ("replayed_events", "Events learnt again after a restart."),
     "assignments": ("assignments", "Assignments sent."),
     "snapshots": ("snapshots", "Snapshots sent."),
     "dropped": ("dropped_outputs", "Outputs that were too large to send."),
     "checkpoints": ("checkpoints", "Checkpoints written."),
     "checkpoint_failures": ("checkpoint_failures", "Checkpoints that could not be written."),
-    "commits": ("commits", "Times that outputs were seen to have arrived."),
-    "retries": ("retries", "Failures that passed."),
+    "commits": ("commits", "Commits of outputs."),
+    "retries": ("retries", "Failures that were retried."),
 }
 """Counters of `Stats`: their Prometheus names and descriptions."""
 
 
 class ServiceCollector(Collector):
-    """The figures of a service, as they are when Prometheus asks."""
+    """Collects the metrics of a service at each request."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric; none is labelled by cluster, of which there are ever new ones."""
+        """All metrics. None is labelled by cluster: new clusters would add labels without bound."""
         backend, stats = self.backend, self.backend.service.stats
         for figure, (name, meaning) in COUNTERS.items():
             yield CounterMetricFamily(PREFIX + name, meaning, value=getattr(stats, figure))
@@ -74,38 +74,40 @@ class ServiceCollector(Collector):
 
     @property
     def _learner(self) -> StreamModel:
-        """The clusterer on show, or the learner of features."""
+        """The displayed clusterer, or the learner of features."""
         service = self.backend.service
-        return service.shown if isinstance(service.learner, StreamClusterer) else service.learner
+        return (
+            service.displayed_clusterer if isinstance(service.learner, StreamClusterer) else service.learner
+        )
 
     def _gauges(self) -> dict[str, tuple[str, float | None]]:
-        """Figures of now, by name, with their descriptions."""
+        """Current values by name, with their descriptions."""
         stats, learner = self.backend.service.stats, self._learner
         model = learner.model
         if isinstance(learner, StreamClusterer):
-            found = {"clusters": ("Clusters now.", learner.n_clusters)}
+            found = {"clusters": ("Current number of clusters.", learner.n_clusters)}
         else:
-            found = {"found_features": ("Features found now (BP-means).", learner.n_features)}
+            found = {"found_features": ("Current number of features found (BP-means).", learner.n_features)}
         return found | {
-            "features": ("Features known.", len(learner.feature_names)),
-            "model_version": ("The version of the published model.", 0 if model is None else model.version),
-            "memory_bytes": ("Memory that the process holds.", memory()),
+            "features": ("Number of known input features.", len(learner.feature_names)),
+            "model_version": ("Version of the published model.", 0 if model is None else model.version),
+            "memory_bytes": ("Resident memory of the process.", memory()),
             "ready": ("Whether state is loaded and partitions are assigned.", stats.ready),
-            "stopped_partitions": ("Partitions that are held and not read.", len(stats.stopped)),
-            "heartbeat_age_seconds": ("Since the loop last turned.", stats.age),
+            "stopped_partitions": ("Assigned partitions that are not read.", len(stats.stopped)),
+            "heartbeat_age_seconds": ("Seconds since the last iteration of the loop.", stats.heartbeat_age),
             "checkpoint_age_seconds": (
-                "Since everything learnt was in a checkpoint.",
+                "Seconds since a checkpoint held everything learnt.",
                 self.backend.checkpoint_age,
             ),
         }
 
 
 def group_gauges(group: Group) -> Iterator[Metric]:
-    """Figures of a consumer group that has one model."""
+    """Metrics of a consumer group with one model."""
     figures = {
-        "group_members": ("Processes of the group.", len(group.present())),
-        "group_leader": ("Whether this process makes the group's model.", group.leads),
-        "model_staleness_seconds": ("Since all that was learnt was in the model.", group.staleness),
+        "group_members": ("Active members of the group.", len(group.active_members())),
+        "group_leader": ("Whether this process is the group's leader.", group.leads),
+        "model_staleness_seconds": ("Seconds since the model included everything learnt.", group.staleness),
     }
     for name, (meaning, value) in figures.items():
         if value is not None:
@@ -113,7 +115,7 @@ def group_gauges(group: Group) -> Iterator[Metric]:
 
 
 def registry(backend: Backend) -> CollectorRegistry:
-    """A registry of our own: what other libraries count stays out."""
+    """A separate registry, without the metrics of other libraries."""
     found = CollectorRegistry()
     found.register(ServiceCollector(backend))
     return found

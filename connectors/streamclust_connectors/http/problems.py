@@ -1,4 +1,4 @@
-"""Errors as problem+json (RFC 9457): a status, what it is called, and a sentence about this case."""
+"""HTTP errors as problem+json (RFC 9457): status, title, and a sentence of detail."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from streamclust_connectors.handing import Busy
+from streamclust_connectors.service.fair_lock import LockTimeout
 
 MEDIA = "application/problem+json"
 
 
 class HttpProblem(HTTPException):
-    """HTTP error response. Further members of the problem are given by keyword."""
+    """HTTP error response; keyword arguments are further members of the problem."""
 
     def __init__(
         self, status: int, detail: str, headers: Mapping[str, str] | None = None, **more: object
@@ -51,29 +51,29 @@ def install(app: FastAPI) -> None:
         if isinstance(error, HttpProblem):
             return error.response
         detail = {
-            404: f"there is nothing at {request.url.path}; /docs says what there is",
-            405: f"{request.url.path} does not take {request.method}",
+            404: f"there is no route {request.url.path}; /docs lists all routes",
+            405: f"{request.url.path} does not support {request.method}",
         }.get(error.status_code, str(error.detail))
         return answer(error.status_code, detail, error.headers)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        # Without what was given, which may be anything and of any length.
+        # Without the invalid value, which may be of any length.
         errors = [{"where": list(map(str, e["loc"])), "message": e["msg"]} for e in error.errors()]
         detail = "; ".join(f"{'.'.join(e['where'])}: {e['message']}" for e in errors)
         return answer(422, detail, errors=errors)
 
     @app.exception_handler(ClientDisconnect)
     async def gone(request: Request, error: ClientDisconnect) -> Response:
-        return answer(400, "the body broke off")  # nobody is there to read it, and nothing is worth a log
+        return answer(400, "the body is incomplete")  # the client has gone; not worth a log line
 
-    @app.exception_handler(Busy)
-    async def busy(request: Request, error: Busy) -> Response:
+    @app.exception_handler(LockTimeout)
+    async def busy(request: Request, error: LockTimeout) -> Response:
         return answer(503, str(error), {"Retry-After": "1"})
 
     @app.exception_handler(Exception)
     async def failed(request: Request, error: Exception) -> Response:
-        return answer(500, "something failed that should not have; the log of the service says what")
+        return answer(500, "internal error; see the log of the service")
 
 
 SCHEMA: dict[str, Any] = {
@@ -89,7 +89,7 @@ SCHEMA: dict[str, Any] = {
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Problems that a route may answer with, for its description."""
+    """OpenAPI description of the error responses of a route."""
     return {
         status: {"description": HTTPStatus(status).phrase, "content": {MEDIA: {"schema": SCHEMA}}}
         for status in statuses

@@ -1,4 +1,4 @@
-"""Request and response models, for the API's description only: responses are not validated against them."""
+"""Request and response models for the API's description; responses are not validated against them."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ Method = Literal["rbhc", "abc", "bhc"]
 
 
 class GroupMember(BaseModel):
-    """A process of the consumer group, as it has told of itself."""
+    """Status that a member of the consumer group has sent."""
 
     member: str
     at: float
-    """When; seconds since 1970."""
+    """Time of the status, in seconds since 1970."""
     positions: dict[str, int]
     lag: dict[str, int]
     stopped: dict[str, str]
-    """Partitions that it does not read, and why."""
+    """Assigned partitions that it does not read, and why."""
     events: int
     events_per_second: float
     model_version: int | None
-    """Version of the model that it assigns by."""
+    """Version of the model that its assignments use."""
     leads: bool
-    """Whether it makes the model."""
+    """Whether it is the leader, which computes the model."""
     checked_at: float
-    """When, as the leader, it last found all that was learnt in the model."""
+    """Time at which it last found, as the leader, everything learnt in the model."""
 
 
 class GroupStatus(BaseModel):
     """The consumer group and its model."""
 
     leads: bool
-    """Whether this process makes the model."""
+    """Whether this process is the leader, which computes the model."""
     model_version: int | None
     model_staleness_seconds: float | None
     members: list[GroupMember]
@@ -46,14 +46,14 @@ class Status(BaseModel):
     ready: bool
     uptime_seconds: float
     events: int
-    """Events learnt in all, also before the last restart."""
+    """Number of events learnt, including those before the last restart."""
     events_per_second: float
     dead_letters: int
     refused: int
     failed_refits: int
-    """Refits that failed; each time the last good model stayed."""
+    """Number of failed refits, after which the last good model was kept."""
     lag: dict[str, int]
-    """Records still to be read, by topic and partition."""
+    """Records not read yet, by topic and partition."""
     lag_total: int | None
     memory_bytes: int
     model_version: int | None
@@ -63,19 +63,19 @@ class Status(BaseModel):
     family: str
     source: str
     stopped: dict[str, str]
-    """Partitions that are held here and not read, and why."""
+    """Assigned partitions that are not read, and why."""
     group: GroupStatus | None
-    """With one model for a whole consumer group; events, features and clusters are then the group's."""
+    """Present if a consumer group shares one model; events, features and clusters are then the group's."""
 
 
 class Component(BaseModel):
-    """One of the Gaussians that a cluster is made of."""
+    """A Gaussian component of a cluster."""
 
     weight: float
     mean: list[float]
     """In the order of the service's `features`."""
     covariance: list[list[float]] | list[float] | float | None
-    """A matrix, its diagonal or a number, as the family has it."""
+    """A matrix, its diagonal or a number, depending on the family."""
 
 
 class ClusterSummary(BaseModel):
@@ -86,16 +86,16 @@ class ClusterSummary(BaseModel):
     share: float
     mean: dict[str, float]
     covariance: list[list[float]] | list[float] | float | None
-    """A matrix, its diagonal or a number, as the family has it."""
+    """A matrix, its diagonal or a number, depending on the family."""
     born: int
-    """After so many events."""
+    """Number of events learnt when it was born."""
     last_seen: int
     age: int
-    """Events since it was born."""
+    """Number of events since it was born."""
     trend: float
-    """Its share now less its share a minute ago."""
+    """Change of its share over the last minute."""
     components: list[Component]
-    """The heaviest first; one, unless shapes are joined."""
+    """Components, the heaviest first; one unless components are joined to shapes."""
 
 
 class Clusters(BaseModel):
@@ -106,12 +106,12 @@ class Clusters(BaseModel):
 
 
 class Event(BaseModel):
-    """What happened to clusters: `parents` became `children`, each an id with its weight then."""
+    """Lifecycle event: `parents` became `children`; each is an id and its weight at that time."""
 
     seq: int
     kind: Literal["born", "died", "split", "merged"]
     at: int
-    """After so many events."""
+    """Number of events learnt when it happened."""
     version: int
     parents: list[tuple[int, float]]
     children: list[tuple[int, float]]
@@ -122,11 +122,11 @@ class Events(BaseModel):
 
     events: list[Event]
     next: int
-    """What to give as `after` next time."""
+    """Value of `after` for the next request."""
 
 
 class ClusterFeature(BaseModel):
-    """One feature of a cluster against all events."""
+    """A feature of a cluster compared with all events."""
 
     name: str
     mean: float
@@ -135,34 +135,34 @@ class ClusterFeature(BaseModel):
     overall_mean: float
     overall_std: float
     shift: float
-    """From the mean of all events to the cluster's, in standard deviations of all events."""
+    """Difference of the cluster's mean from the mean of all events, in standard deviations of all events."""
     distance: float
-    """How far the cluster's values are from all values: 0 the same, 1 no overlap (squared Hellinger distance)."""
+    """Squared Hellinger distance between the cluster's values and all values: 0 equal, 1 no overlap."""
 
 
 class ShareHistory(BaseModel):
-    """A cluster's share of the stream after so many events."""
+    """Share of a cluster by number of events learnt."""
 
     events: list[int]
     share: list[float]
 
 
 class RecentEvent(BaseModel):
-    """One of a cluster's latest events; values that were missing are filled in."""
+    """A recent event of a cluster; missing values are imputed."""
 
     values: dict[str, float]
     novelty: float | None
 
 
 class ClusterDetail(ClusterSummary):
-    """A cluster as it is now, and what it is."""
+    """A current cluster with its details."""
 
     alive: Literal[True]
     features: list[ClusterFeature]
-    """Those that set it apart most first."""
+    """Features, the most distinctive first."""
     history: ShareHistory
     lifecycle: list[Event]
-    """What happened to it, the oldest first."""
+    """Its lifecycle events, the oldest first."""
     recent: list[RecentEvent]
     """Some of its latest events, the newest first."""
 
@@ -177,7 +177,7 @@ class PastCluster(BaseModel):
 
 
 class ServiceHistory(BaseModel):
-    """Samples of every second, older ones sparser; a column for each figure."""
+    """Samples as columns: one per second, fewer for older times."""
 
     at: list[float]
     events: list[int]
@@ -190,7 +190,7 @@ class ServiceHistory(BaseModel):
 
 
 class Curve(BaseModel):
-    """A line."""
+    """A line in the plane."""
 
     x: list[float]
     y: list[float]
@@ -220,7 +220,7 @@ class Drawn(BaseModel):
 
 
 class View(BaseModel):
-    """Leaves and clusters over two axes."""
+    """Leaves and clusters in the plane of two axes."""
 
     labels: tuple[str, str]
     explained: tuple[float, float] | None
@@ -239,13 +239,13 @@ class SnapshotSummary(BaseModel):
 
 
 class Snapshot(SnapshotSummary):
-    """The hierarchy of everything learnt until a moment."""
+    """Hierarchy of all events learnt until it was taken."""
 
     dendrogram: dict[str, Any]
 
 
 class SnapshotRequest(BaseModel):
-    """What snapshot to take."""
+    """Options of a snapshot."""
 
     method: Method = "rbhc"
 
@@ -265,7 +265,7 @@ class Refusal(BaseModel):
 
 
 class Prediction(BaseModel):
-    """For each event its cluster; null before anything was learnt."""
+    """Cluster of each event; null before the first event was learnt."""
 
     model_version: int | None
     cluster: list[int | None]
@@ -289,7 +289,7 @@ NUMBER: dict[str, Any] = {"type": ["number", "null"]}
 OBJECT: dict[str, Any] = {
     "type": "object",
     "additionalProperties": NUMBER,
-    "description": "Numbers by the name of their feature; null, or no member, where one is missing.",
+    "description": "Numbers by feature name; a missing value is null or absent.",
 }
 TABLE: dict[str, Any] = {
     "type": "object",
@@ -305,7 +305,7 @@ TABLE: dict[str, Any] = {
             "type": ["array", "null"],
             "items": {"type": "string"},
             "uniqueItems": True,
-            "description": "What the columns are; without it the features known, in their order.",
+            "description": "Names of the columns; by default the known features, in their order.",
         },
     },
 }

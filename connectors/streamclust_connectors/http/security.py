@@ -19,7 +19,7 @@ OPEN = {"/", "/livez", "/readyz", "/docs", "/openapi.json"}
 """Paths that need no token: they reveal nothing that was learnt."""
 
 
-class Gate:
+class AccessControl:
     """ASGI middleware that checks requests before the application sees them."""
 
     def __init__(self, app: ASGIApp, settings: HttpSection) -> None:
@@ -27,8 +27,8 @@ class Gate:
         self.limit = settings.max_bytes
         token = settings.token
         self.token = None if token is None else token.get_secret_value().encode()
-        # Without a token, being reached from this machine alone is all the protection there is. A page of some other
-        # site, open in a browser here, must not get round it by a name of its own that leads here.
+        # Without a token the loopback address is the only protection. A page of another site in a local browser must
+        # not get around it by a host name that resolves to this machine (DNS rebinding).
         self.local = self.token is None and is_loopback(settings.host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -36,9 +36,7 @@ class Gate:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        if (
-            scope["method"] == "HEAD"
-        ):  # as GET, without the body: so says HTTP, and a route knows of GET alone
+        if scope["method"] == "HEAD":  # handled as GET without a body: routes only know GET
             scope, send = {**scope, "method": "GET", HEAD: True}, without_body(send)
         try:
             self.check(scope["path"], Headers(scope=scope), scope["method"])
@@ -52,11 +50,12 @@ class Gate:
         host = headers.get("host", "")
         if self.local and not is_loopback(hostname(host)):
             raise HttpProblem(
-                403, f"this service answers to names of its own machine alone, not to {host[:80]!r}"
+                403,
+                f"without http.token this service accepts local host names only, got {host[:80]!r}",
             )
         origin = headers.get("origin")
         if (origin is not None and origin.partition("://")[2] != host) or from_another_site(method, headers):
-            raise HttpProblem(403, "pages of other sites may not ask")
+            raise HttpProblem(403, "requests from pages of other sites are not allowed")
         if self.token is not None and not (path in OPEN or path.startswith("/static/")):
             self.authenticate(headers.getlist("authorization"))
         length = headers.get("content-length", "")
@@ -64,7 +63,7 @@ class Gate:
             raise too_large(self.limit)
 
     def authenticate(self, given: Iterable[str]) -> None:
-        """Raise an HttpProblem unless the token is given."""
+        """Raise an HttpProblem unless a header holds the token."""
         assert self.token is not None
         for header in given:
             scheme, _, token = header.partition(" ")
@@ -92,7 +91,7 @@ def from_another_site(method: str, headers: Headers) -> bool:
 
 
 def without_body(send: Send) -> Send:
-    """Send an answer's header alone."""
+    """Send the headers of a response without its body."""
 
     async def headers_only(message: Message) -> None:
         await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
@@ -116,9 +115,11 @@ def limited(receive: Receive, limit: int) -> Receive:
 
 
 def too_large(limit: int) -> HttpProblem:
-    """The problem of a body that is too large."""
+    """Error response for a body that is too large."""
     return HttpProblem(
-        413, f"a body has at most {limit} bytes (http.max_bytes); send several", {"Connection": "close"}
+        413,
+        f"a body may have at most {limit} bytes (http.max_bytes); send several requests",
+        {"Connection": "close"},
     )
 
 
@@ -135,7 +136,7 @@ def hostname(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address means this machine alone.
+    """Whether a host name or address is the loopback address.
 
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("::1"), is_loopback("0.0.0.0")
     (True, True, True, False)

@@ -1,4 +1,4 @@
-"""uvicorn in a thread beside the loop."""
+"""Runs the HTTP server (uvicorn) in a thread beside the service loop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from streamclust_connectors.settings.sections import HttpSection
 log = logging.getLogger(__name__)
 
 ACCEPTED_AT_ONCE = 16
-"""Connections accepted at once by asyncio, before they are counted; the limit may be exceeded by so many."""
+"""Connections that asyncio accepts at once, before they are counted: the limit may be exceeded by this number."""
 QUEUED_CONNECTIONS = 512
 """Length of the system's queue of connections not yet accepted."""
 LOGGERS = "asyncio", "uvicorn.error"
@@ -47,14 +47,20 @@ def running(app: FastAPI, http: HttpSection) -> Iterator[str]:
     with listening(http.host, http.port) as listener:
         url = address(http.host, listener.getsockname()[1])
         if http.token is None and not is_loopback(http.host):
-            log.warning("anyone who reaches %s may ask and teach: set STREAMCLUST_HTTP__TOKEN", url)
+            log.warning(
+                "anyone who can reach %s may read and train the model; set STREAMCLUST_HTTP__TOKEN to require a token",
+                url,
+            )
         limits = Limits.of(http)
         if limits.max_connections < http.max_connections:
-            log.info("%d connections at once, for want of file handles (ulimit -n)", limits.max_connections)
+            log.info(
+                "at most %d connections, because of the limit on open files (ulimit -n)",
+                limits.max_connections,
+            )
         server = Server(
             uvicorn.Config(
                 app,
-                http=partial(BoundedConnection, limits=limits),  # type: ignore[arg-type]  # called, as a class is
+                http=partial(BoundedConnection, limits=limits),  # type: ignore[arg-type]  # called like a class
                 ws="none",
                 backlog=ACCEPTED_AT_ONCE,
                 timeout_keep_alive=ceil(http.header_seconds),
@@ -81,21 +87,19 @@ def running(app: FastAPI, http: HttpSection) -> Iterator[str]:
 
 
 class Server(uvicorn.Server):
-    """A server that accepts a few connections at a time, and leaves the others in the system's queue."""
+    """A server that accepts a few connections at a time; the others wait in the system's queue."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to serve."""
         await super().startup(sockets)
         for listener in sockets or ():
-            listener.listen(
-                QUEUED_CONNECTIONS
-            )  # asyncio has made the queue as short as what it accepts at once
+            listener.listen(QUEUED_CONNECTIONS)  # asyncio has shortened the queue to ACCEPTED_AT_ONCE
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """A socket that listens; what is wrong is an OSError that names the address."""
+    """A listening socket; an OSError names the address."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sends at once (TCP_NODELAY) where it is told that this is TCP, else an answer may wait for 40 ms.
+    # asyncio sets TCP_NODELAY only if the protocol is given; without it a response may be delayed by 40 ms.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -108,7 +112,7 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def address(host: str, port: int) -> str:
-    """Where a browser finds it.
+    """URL of the server for a browser on this machine.
 
     >>> address("0.0.0.0", 8080), address("::1", 80)
     ('http://127.0.0.1:8080', 'http://[::1]:80')

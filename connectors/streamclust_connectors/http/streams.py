@@ -1,4 +1,4 @@
-"""Server-sent events: every second the status, and what happened to clusters since."""
+"""Server-sent events: the status every second, and new lifecycle events."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 import msgspec
 from starlette.concurrency import run_in_threadpool
 
-from streamclust_connectors.handing import Busy
 from streamclust_connectors.http.backend import Backend
 from streamclust_connectors.http.problems import HttpProblem
+from streamclust_connectors.service.fair_lock import LockTimeout
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ SAMPLE_SECONDS = 1.0
 """Seconds between samples."""
 
 
-class Streams:
+class EventStreams:
     """Samples the service every second, and feeds the clients of the event stream."""
 
     def __init__(self, backend: Backend, limit: int) -> None:
@@ -36,10 +36,10 @@ class Streams:
             due = loop.time() + SAMPLE_SECONDS
             try:
                 await run_in_threadpool(self.backend.sample)
-            except Busy:
+            except LockTimeout:
                 pass
             except Exception:
-                log.exception("no sample could be taken")
+                log.exception("sampling the service failed")
             self._wake()
             await asyncio.sleep(max(0.0, due - loop.time()))
 
@@ -60,7 +60,9 @@ class Streams:
     def follow(self, after: int) -> AsyncIterator[bytes]:
         """Event stream of one client, from a journal entry on; HttpProblem if there are too many clients."""
         if self.followers >= self.limit:
-            raise HttpProblem(503, f"{self.limit} follow already (http.max_streams)", {"Retry-After": "10"})
+            raise HttpProblem(
+                503, f"there are already {self.limit} event streams (http.max_streams)", {"Retry-After": "10"}
+            )
         self.followers += 1
         return self._following(after)
 
@@ -78,7 +80,7 @@ class Streams:
 
 
 def message(kind: str, content: object, number: int | None = None) -> bytes:
-    r"""One event of a stream.
+    r"""One server-sent event.
 
     >>> message("status", {"ready": True})
     b'event: status\ndata: {"ready":true}\n\n'

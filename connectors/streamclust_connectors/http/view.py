@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class OutlineCurve:
-    """A line."""
+    """A line in the plane."""
 
     x: list[float]
     y: list[float]
@@ -24,7 +24,7 @@ class OutlineCurve:
 
 @dataclass(frozen=True)
 class LeafDots:
-    """The leaves."""
+    """Leaves of the summary as dots."""
 
     x: list[float]
     y: list[float]
@@ -52,15 +52,15 @@ class PlaneView:
     """Leaves and clusters in the plane of two axes."""
 
     labels: tuple[str, str]
-    """Of the axes; the second is empty where there is but one feature."""
+    """Labels of the axes; the second is empty if there is only one feature."""
     explained: tuple[float, float] | None
-    """The share of the variance along each principal axis; None for chosen features."""
+    """Share of the variance along each principal axis; None for chosen features."""
     leaves: LeafDots
     clusters: list[DrawnCluster]
 
 
 def view(scene: ClusterView, x: str | None = None, y: str | None = None) -> PlaneView:
-    """Clusters and leaves over two features or, where none are named, over the first two principal axes.
+    """Clusters and leaves in the plane of two features or, if none are named, of the first two principal axes.
 
     >>> from streamclust import StreamClusterer
     >>> clusterer = StreamClusterer()
@@ -109,7 +109,7 @@ def _drawn(scene: ClusterView, axes: Floats) -> list[DrawnCluster]:
     found = []
     for name, weight in zip(scene.ids, scene.clusters.weight, strict=True):
         mine = np.flatnonzero((names == name) & (rows.weight > 0))
-        if not len(mine):  # a cluster that the present holds nothing of is nowhere
+        if not len(mine):  # the cluster has no current weight
             continue
         ellipses, around = [], []
         if spreads is not None:

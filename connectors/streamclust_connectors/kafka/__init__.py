@@ -1,4 +1,4 @@
-"""Kafka: sources that begin where the checkpoint says, by kafka-python or by librdkafka, and a sink for either."""
+"""Kafka: sources that start at the offsets of the checkpoint (kafka-python or librdkafka), and a sink for both."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["GroupModel", "KafkaSink", "KafkaSource", "KafkaState", "source_type"
 
 
 def source_type(client: Literal["kafka-python", "confluent"]) -> type[KafkaSource | ConfluentSource]:
-    """The class of sources by a client; confluent is the package confluent-kafka, which wraps librdkafka.
+    """Class of the source for a client; "confluent" is the package confluent-kafka, which wraps librdkafka.
 
     >>> source_type("kafka-python").__name__
     'KafkaSource'

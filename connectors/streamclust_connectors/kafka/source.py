@@ -1,7 +1,7 @@
-"""kafka-python's consumer, which begins where the checkpoint says.
+"""A source by kafka-python's consumer, which starts at the offsets of the checkpoint.
 
-kafka-python 3 runs rebalance listeners on its IO thread, where nothing may block. So they only pause what is new and
-queue a notice; the loop, which alone polls, does the rest.
+kafka-python 3 runs rebalance listeners on its I/O thread, which must not block. The listener only pauses new partitions
+and queues the rebalance; the service loop, which polls, does the rest.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from kafka import TopicPartition as KafkaPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.structs import ConsumerGroupMetadata, MemberState
 
-from streamclust_connectors.kafka.failures import transient
-from streamclust_connectors.kafka.names import offsets, plain
-from streamclust_connectors.kafka.producer import KafkaSender
-from streamclust_connectors.kafka.sending import BROKER_TIMEOUT_SECONDS, COMMITTED_TIMEOUT_SECONDS
-from streamclust_connectors.ports import Assigned, Batch, Extent, Partition, Revoked, Transient
+from streamclust_connectors.interfaces import Assigned, Batch, Extent, Partition, Revoked, Transient
+from streamclust_connectors.kafka.client_protocols import BROKER_TIMEOUT_SECONDS, COMMITTED_TIMEOUT_SECONDS
+from streamclust_connectors.kafka.conversions import offsets, plain
+from streamclust_connectors.kafka.error_translation import translated_errors
+from streamclust_connectors.kafka.sender import KafkaSender
 
 CONSUMER: dict[str, Any] = {
-    "enable_auto_commit": False,  # the checkpoint's offsets count
-    "auto_offset_reset": "none",  # nor may the client choose where to begin: it would skip without a word
+    "enable_auto_commit": False,  # offsets come from the checkpoint
+    "auto_offset_reset": "none",  # the client must not choose an offset: it would skip records silently
     "max_poll_records": 10_000,
     "max_partition_fetch_bytes": 4 << 20,
     "isolation_level": "read_committed",
-    "allow_auto_create_topics": False,  # a name misspelt is not a new topic
+    "allow_auto_create_topics": False,  # a misspelt name must not create a topic
     "reconnect_backoff_max_ms": 1000,
-    "bootstrap_timeout_ms": 10_000,  # nobody can stop the service meanwhile
+    "bootstrap_timeout_ms": 10_000,  # the service cannot be stopped meanwhile
 }
 
 log = logging.getLogger(__name__)
 
 
-class HonestAssignor(CooperativeStickyAssignor):  # type: ignore[misc]  # kafka-python is untyped
-    """Cooperative rebalancing, in which a member that the group has dropped claims no partitions any more.
+class MembershipAssignor(CooperativeStickyAssignor):  # type: ignore[misc]  # kafka-python is untyped
+    """Cooperative assignor that claims no partitions after the group has dropped this member.
 
-    kafka-python's own goes on claiming those of its last assignment, which others have by then. The group's leader may
-    give such a partition to two members at once or, as one that its owner has to let go first, to nobody for good.
+    kafka-python's assignor keeps claiming the partitions of its last assignment, which others own by then. The group's
+    leader may then assign such a partition to two members at once, or to none forever, waiting for a revocation.
     """
 
     def __init__(self, is_member: Callable[[], bool]) -> None:
@@ -49,14 +49,14 @@ class HonestAssignor(CooperativeStickyAssignor):  # type: ignore[misc]  # kafka-
         self._is_member = is_member
 
     def metadata(self, topics: Collection[str]) -> object:
-        """What this member tells the leader as it joins."""
+        """Metadata that this member sends when it joins."""
         if not self._is_member():
             self.member_assignment = None
         return super().metadata(topics)
 
 
 class KafkaSource:
-    """Topics as a member of a consumer group. Options are kafka-python's own: TLS, SASL, time-outs.
+    """Reads topics as a member of a consumer group. Options are those of kafka-python: TLS, SASL, time-outs.
 
     With `group_instance_id` (static membership) a member that restarts soon enough gets its partitions back without a
     rebalance.
@@ -74,25 +74,29 @@ class KafkaSource:
         self.topics, self.group = list(topics), group
         own = {"bootstrap_servers": bootstrap_servers, "group_id": group}
         self.options = (
-            CONSUMER | own | {"partition_assignment_strategy": [HonestAssignor(self._is_member)]} | options
+            CONSUMER
+            | own
+            | {"partition_assignment_strategy": [MembershipAssignor(self._is_member)]}
+            | options
         )
         self._consumer: KafkaConsumer | None = None
-        self._news: deque[Assigned | Revoked] = deque()
-        self._held_back: set[KafkaPartition] = set()
+        self._rebalances: deque[Assigned | Revoked] = deque()
+        self._unsought: set[KafkaPartition] = set()
+        """Assigned partitions that are paused until `seek`."""
         self._memberships: dict[KafkaPartition, ConsumerGroupMetadata] = {}
         """Group membership under which each partition was assigned."""
         self._paused = False
-        self._told: Mapping[Partition, int] = {}
+        self._committed_offsets: Mapping[Partition, int] = {}
         self._ends: dict[KafkaPartition, int] = {}
-        """End offsets at assignment: an empty fetch does not report them."""
+        """End offsets at assignment; an empty fetch does not report them."""
 
     @property
     def consumer(self) -> KafkaConsumer:
         """The client, connected when first needed."""
         if self._consumer is None:
-            with transient():
+            with translated_errors():
                 consumer = KafkaConsumer(**self.options)
-            # A leader that joins before it knows the topics assigns nothing, and a static member then keeps nothing.
+            # Load metadata first: a group leader without it assigns no partitions, and a static member keeps that.
             missing = [topic for topic in self.topics if not consumer.partitions_for_topic(topic)]
             if missing:
                 consumer.close()
@@ -104,41 +108,41 @@ class KafkaSource:
         return self._consumer
 
     def _is_member(self) -> bool:
-        """Whether the group knows this consumer, as far as that is known here."""
+        """Whether this consumer is a member of the group, as far as the client knows."""
         return self._consumer is not None and self._consumer.group_metadata().generation_id > 0
 
     def poll(self, seconds: float) -> Sequence[Assigned | Revoked | Batch]:
-        """Rebalances, then records; partitions not yet sought deliver none."""
+        """Rebalances, then records; partitions that were not sought yet deliver none."""
         consumer = self.consumer
-        self._rejoin_if_forgotten(consumer)
-        with transient():
-            found = {} if self._news else consumer.poll(timeout_ms=int(seconds * 1000))
-        news = [self._news.popleft() for _ in range(len(self._news))] + self._regained()
-        kept = [Batch(plain(name), records) for name, records in found.items() if name not in self._held_back]
-        return [*news, *kept]
+        self._rejoin_if_needed(consumer)
+        with translated_errors():
+            found = {} if self._rebalances else consumer.poll(timeout_ms=int(seconds * 1000))
+        rebalances = [self._rebalances.popleft() for _ in range(len(self._rebalances))] + self._reassigned()
+        kept = [Batch(plain(name), records) for name, records in found.items() if name not in self._unsought]
+        return [*rebalances, *kept]
 
     @staticmethod
-    def _rejoin_if_forgotten(consumer: KafkaConsumer) -> None:
-        """Make the client go on with a rebalance that it has forgotten, and send heartbeats again if it has ceased to.
+    def _rejoin_if_needed(consumer: KafkaConsumer) -> None:
+        """Join the group again if the client has dropped a rebalance or stopped its heartbeats.
 
-        kafka-python 3.0 forgets a rebalance that new metadata brought about if it lasts longer than a poll, and starts
-        no new loop of heartbeats after one has failed until it joins again. It would never learn that the group goes on
-        without it. Nothing public asks it to join.
+        kafka-python 3.0 drops a rebalance caused by new metadata if it lasts longer than a poll, and does not restart a
+        failed heartbeat loop until it joins again. It would never notice that the group continues without it. There is
+        no public method to join.
         """
         with suppress(AttributeError):
             coordinator = consumer._coordinator
-            beating = coordinator._heartbeat_loop_future
-            if beating is not None and beating.is_done:
-                log.warning("heartbeats have ended (%s); joining the group again", beating.exception)
-                coordinator._heartbeat_loop_future = beating = None
-            if beating is None or consumer.group_metadata().state == MemberState.REBALANCING:
+            heartbeats = coordinator._heartbeat_loop_future
+            if heartbeats is not None and heartbeats.is_done:
+                log.warning("heartbeats have stopped (%s); joining the group again", heartbeats.exception)
+                coordinator._heartbeat_loop_future = heartbeats = None
+            if heartbeats is None or consumer.group_metadata().state == MemberState.REBALANCING:
                 coordinator.request_rejoin()
 
-    def _regained(self) -> list[Assigned | Revoked]:
-        """Partitions that were lost and assigned again without a call of the listener.
+    def _reassigned(self) -> list[Assigned | Revoked]:
+        """Revoke and assign partitions that were lost and assigned again without a call of the listener.
 
-        If the group has dropped this member, and the client hears of it from the answer to its request to join, it
-        joins as a new member and says nothing of the partitions it had and has again.
+        If the client learns from the response to a join request that the group has dropped it, it joins as a new
+        member and does not report the partitions that it had before and has again.
         """
         now = self.consumer.group_metadata()
         if now.state != MemberState.STABLE:
@@ -146,24 +150,25 @@ class KafkaSource:
         old = sorted(name for name, then in self._memberships.items() if then.member_id != now.member_id)
         if not old:
             return []
-        self._hold_back(old)
+        self._pause_new(old)
         return [Revoked([plain(name) for name in old]), Assigned([plain(name) for name in old])]
 
-    def _hold_back(self, partitions: Collection[KafkaPartition]) -> None:
+    def _pause_new(self, partitions: Collection[KafkaPartition]) -> None:
         """Pause new partitions until the loop has sought them."""
         consumer = self._consumer
         assert consumer is not None
         for name in partitions:
-            consumer.seek(name, 0)  # any place will do, so that the client looks for none
+            consumer.seek(name, 0)  # any valid offset, so that the client does not look one up
         consumer.pause(*partitions)
-        self._held_back |= set(partitions)
+        self._unsought |= set(partitions)
         self._memberships |= dict.fromkeys(partitions, consumer.group_metadata())
 
     def membership(self, partitions: Collection[Partition]) -> ConsumerGroupMetadata:
         """Group membership with which to commit offsets of these partitions, so that the broker can refuse it.
 
-        It is the one under which they were assigned or, as the same member, a later generation. What the client says
-        now may be another: none once a heartbeat has failed, with which a broker accepts offsets from anyone.
+        This is the membership under which they were assigned, or a later generation of the same member. The client's
+        current membership may differ: after a failed heartbeat it is empty, and the broker accepts offsets with an
+        empty membership from anyone.
         """
         now = self.consumer.group_metadata()
         for name in partitions:
@@ -175,9 +180,9 @@ class KafkaSource:
         return now
 
     def extent(self, partition: Partition) -> Extent:
-        """The oldest record, the end, and which topic this is."""
+        """First and end offset, topic id and number of partitions."""
         name = KafkaPartition(*partition)
-        with transient():
+        with translated_errors():
             (first,) = self.consumer.beginning_offsets(
                 [name], timeout_ms=BROKER_TIMEOUT_SECONDS * 1000
             ).values()
@@ -199,41 +204,41 @@ class KafkaSource:
         """Deliver from this offset on."""
         name = KafkaPartition(*partition)
         if name not in self.consumer.assignment():
-            return  # revoked meanwhile, as the next poll will say
+            return  # revoked meanwhile; the next poll reports it
         self.consumer.seek(name, offset)
-        self._held_back.discard(name)
+        self._unsought.discard(name)
         if not self._paused:
             self.consumer.resume(name)
 
     def pause(self) -> None:
-        """Fetch nothing; heartbeats go on."""
+        """Stop fetching; heartbeats continue."""
         if not self._paused:
             self._paused = True
             self.consumer.pause(*self.consumer.assignment())
 
     def resume(self) -> None:
-        """Fetch again what was sought."""
+        """Fetch from all sought partitions again."""
         if self._paused:
             self._paused = False
-            self.consumer.resume(*(self.consumer.assignment() - self._held_back))
+            self.consumer.resume(*(self.consumer.assignment() - self._unsought))
 
     def commit(self, positions: Mapping[Partition, int]) -> None:
         """Commit offsets asynchronously, for monitoring tools; errors are ignored."""
         if positions and self._consumer is not None:
-            self._told = dict(positions)
+            self._committed_offsets = dict(positions)
             with suppress(errors.KafkaError):
                 self._consumer.commit_async(offsets(positions))
 
     def committed(self, partition: Partition) -> int | None:
         """Offset committed by the group; waits for pending transactions."""
-        with transient():
+        with translated_errors():
             found: int | None = self.consumer.committed(
                 KafkaPartition(*partition), timeout_ms=COMMITTED_TIMEOUT_SECONDS * 1000
             )
         return found
 
     def sender(self, transactional_id: str | None, options: Mapping[str, Any]) -> KafkaSender:
-        """Connect a producer. Its options are those of the source, and these."""
+        """Connect a producer with the source's options and these."""
         shared = {k: v for k, v in self.options.items() if k != "allow_auto_create_topics"}
         return KafkaSender(transactional_id, shared | dict(options))
 
@@ -242,8 +247,8 @@ class KafkaSource:
         consumer, found = self._consumer, dict[Partition, int]()
         if consumer is None:
             return found
-        for name in consumer.assignment() - self._held_back:
-            with suppress(errors.KafkaError, KeyError, AttributeError):  # lost in this very moment
+        for name in consumer.assignment() - self._unsought:
+            with suppress(errors.KafkaError, KeyError, AttributeError):  # revoked at this moment
                 end, at = consumer.highwater(name), consumer.position(name, timeout_ms=0)
                 end = self._ends.get(name) if end is None else end
                 if end is not None and at is not None:
@@ -255,28 +260,30 @@ class KafkaSource:
         if self._consumer is not None:
             consumer, self._consumer = self._consumer, None
             ours = {
-                name: at for name, at in self._told.items() if KafkaPartition(*name) in consumer.assignment()
+                name: at
+                for name, at in self._committed_offsets.items()
+                if KafkaPartition(*name) in consumer.assignment()
             }
-            if ours:  # what is on its way would be lost with the connection
+            if ours:  # an asynchronous commit would be lost with the connection
                 with suppress(errors.KafkaError):
                     consumer.commit(offsets(ours), timeout_ms=5000)
             consumer.close(autocommit=False, timeout_ms=5000)
 
 
 class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python is untyped
-    """Queues rebalances for the loop; runs on the client's IO thread, where nothing may block."""
+    """Queues rebalances for the loop; runs on the client's I/O thread, which must not block."""
 
     def __init__(self, source: KafkaSource) -> None:
         self.source = source
 
     def on_partitions_assigned(self, assigned: Collection[KafkaPartition]) -> None:
-        """Hold new partitions back, and queue the assignment."""
-        self.source._hold_back(assigned)
-        self.source._news.append(Assigned([plain(name) for name in sorted(assigned)]))
+        """Pause new partitions, and queue the assignment."""
+        self.source._pause_new(assigned)
+        self.source._rebalances.append(Assigned([plain(name) for name in sorted(assigned)]))
 
     def on_partitions_revoked(self, revoked: Collection[KafkaPartition]) -> None:
         """Queue the revocation."""
-        self.source._held_back -= set(revoked)
+        self.source._unsought -= set(revoked)
         for name in revoked:
             self.source._memberships.pop(name, None)
-        self.source._news.append(Revoked([plain(name) for name in sorted(revoked)]))
+        self.source._rebalances.append(Revoked([plain(name) for name in sorted(revoked)]))

@@ -1,4 +1,4 @@
-"""Reading the topics that hold states: the latest of a partition, and what comes after it."""
+"""Reads topics of states: the latest state of a partition, and states written later."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPartition
 
-from streamclust_connectors.kafka.failures import transient
-from streamclust_connectors.kafka.parts import Assembler, Whole
-from streamclust_connectors.kafka.sending import BROKER_TIMEOUT_SECONDS
-from streamclust_connectors.ports import Transient
+from streamclust_connectors.interfaces import Transient
+from streamclust_connectors.kafka.client_protocols import BROKER_TIMEOUT_SECONDS
+from streamclust_connectors.kafka.error_translation import translated_errors
+from streamclust_connectors.kafka.state_records import Assembler, StoredState
 
 READER: dict[str, Any] = {
     "enable_auto_commit": False,
@@ -23,20 +23,20 @@ READER: dict[str, Any] = {
     "bootstrap_timeout_ms": 10_000,
 }
 FIRST_SPAN_OFFSETS = 16
-"""Offsets before the end at which the search for the latest state begins; each try goes eight times further back."""
+"""Distance from the end at which the search for the latest state starts; each attempt goes back 8 times as far."""
 OPEN_TRANSACTION_SECONDS = 2.0
-"""How long to wait for another process's transaction to end before OpenTransaction, which is retried."""
+"""Time to wait for the end of another process's transaction before OpenTransaction is raised, which is retried."""
 WAIT_MS = 1000 * BROKER_TIMEOUT_SECONDS
 
 
 class OpenTransaction(Transient):
-    """A transaction of another process holds up what is to be read."""
+    """An open transaction of another process delays the records to read."""
 
 
 class StateLog:
-    """A topic of states, read by kafka-python whatever client the service uses; for one thread.
+    """Reader of a topic of states. It uses kafka-python, whatever the client of the service; for one thread.
 
-    With `lenient` states that another version has written are left out: those before them count.
+    If `lenient`, states of an unknown format are skipped, and earlier ones are used.
     """
 
     def __init__(self, topic: str, group: str, options: Mapping[str, Any], lenient: bool = False) -> None:
@@ -45,31 +45,31 @@ class StateLog:
         self.options = {**known, **READER, "group_id": None}
         self._consumer: KafkaConsumer | None = None
         self._ends: KafkaConsumer | None = None
-        """A second client that sees open transactions, to know where the log really ends."""
+        """A second client that reads uncommitted records, to find the real end of the log."""
         self._following: dict[int, Assembler] = {}
         self._at: dict[int, int] = {}
 
-    def newest(self, partition: int, name: str) -> dict[str, Whole]:
-        """The latest content of a partition by name, back to `name`; waits for open transactions to end.
+    def newest(self, partition: int, name: str) -> dict[str, StoredState]:
+        """The latest states of a partition by name, read backwards until `name` is found; waits for open transactions.
 
-        `follow` goes on from there.
+        `follow` continues from the end.
         """
-        with transient():
+        with translated_errors():
             first, end = self._extent(partition)
             span = FIRST_SPAN_OFFSETS
             while True:
                 start = max(first, end - span)
                 assembler = Assembler(self.group, self.topic, self.lenient)
-                found = {whole.name: whole for whole in self._between(partition, start, end, assembler)}
+                found = {stored.name: stored for stored in self._between(partition, start, end, assembler)}
                 if name in found or start == first:
                     break
                 span *= 8
         self._following[partition], self._at[partition] = assembler, end
         return found
 
-    def follow(self, seconds: float) -> list[tuple[int, Whole]]:
-        """What was written to the partitions that `newest` has read since the last call; waits for so long at most."""
-        with transient():
+    def follow(self, seconds: float) -> list[tuple[int, StoredState]]:
+        """States written since the last call, with their partitions; only of partitions that `newest` has read."""
+        with translated_errors():
             consumer = self._connected()
             names = {KafkaPartition(self.topic, number) for number in self._following}
             if consumer.assignment() != names:
@@ -79,29 +79,31 @@ class StateLog:
             found = []
             for name, records in consumer.poll(timeout_ms=int(1000 * seconds)).items():
                 for record in records:
-                    whole = self._following[name.partition].add(record)
+                    stored = self._following[name.partition].add(record)
                     self._at[name.partition] = record.offset + 1
-                    if whole is not None:
-                        found.append((name.partition, whole))
+                    if stored is not None:
+                        found.append((name.partition, stored))
         return found
 
-    def _between(self, partition: int, start: int, end: int, assembler: Assembler) -> Iterator[Whole]:
+    def _between(self, partition: int, start: int, end: int, assembler: Assembler) -> Iterator[StoredState]:
         consumer, name = self._connected(), KafkaPartition(self.topic, partition)
         consumer.assign([name])
         consumer.seek(name, start)
         at, moved = start, time.monotonic()
         while at < end:
             for record in consumer.poll(timeout_ms=200).get(name, ()):
-                if record.offset < end and (whole := assembler.add(record)) is not None:
-                    yield whole
+                if record.offset < end and (stored := assembler.add(record)) is not None:
+                    yield stored
             before, at = at, consumer.position(name, timeout_ms=WAIT_MS)
             if at != before:
                 moved = time.monotonic()
             waited = time.monotonic() - moved
             if waited > OPEN_TRANSACTION_SECONDS and _end(consumer, name) < end:
-                raise OpenTransaction(f"a transaction on {self.topic}-{partition} has not ended yet")
+                raise OpenTransaction(f"a transaction on {self.topic}-{partition} is still open")
             if waited > BROKER_TIMEOUT_SECONDS:
-                raise Transient(f"the broker does not deliver {self.topic}-{partition}")
+                raise Transient(
+                    f"the broker did not deliver records of {self.topic}-{partition} for {BROKER_TIMEOUT_SECONDS:g} s"
+                )
 
     def _extent(self, partition: int) -> tuple[int, int]:
         if self._ends is None:
@@ -125,6 +127,6 @@ class StateLog:
 
 
 def _end(consumer: KafkaConsumer, name: KafkaPartition) -> int:
-    """Where a partition ends for a consumer: for one that reads what is committed, at the first open transaction."""
+    """End offset of a partition for a consumer; with read_committed, the offset of the first open transaction."""
     (end,) = consumer.end_offsets([name], timeout_ms=WAIT_MS).values()
     return int(end)

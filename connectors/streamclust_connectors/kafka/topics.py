@@ -1,4 +1,4 @@
-"""The topics that a group keeps its state and its model in: created as they must be, or refused with what to do."""
+"""Creates and checks the topics of a group's states and model; errors say what to create or change."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from kafka import KafkaAdminClient, errors
 from kafka.admin import ConfigResource, NewTopic
 
-from streamclust_connectors.kafka.failures import transient
-from streamclust_connectors.ports import Transient, UnfitTopic
+from streamclust_connectors.interfaces import Transient, UnfitTopic
+from streamclust_connectors.kafka.error_translation import translated_errors
 
 COMPACTED = {
     "cleanup.policy": "compact",
@@ -19,33 +19,33 @@ COMPACTED = {
     "segment.bytes": str(64 << 20),
     "min.compaction.lag.ms": "60000",
 }
-"""Settings of the topics: old states go soon, since a state is as large as all its changes."""
+"""Settings of the topics. Old states are compacted soon, since every state is written in full."""
 
 log = logging.getLogger(__name__)
 
 
 def state_topic(topic: str) -> str:
-    """Name of the topic of partitions' states."""
+    """Name of the topic that holds the states of partitions."""
     return f"{topic}.streamclust.state"
 
 
 def model_topic(topic: str) -> str:
-    """Name of the topic of the group's model and members."""
+    """Name of the topic that holds the group's model and the status of its members."""
     return f"{topic}.streamclust.model"
 
 
 def prepare(topic: str, options: Mapping[str, Any]) -> int:
     """Create or check the topics that belong to an input topic; returns its number of partitions.
 
-    UnfitTopic says what to create or to change; Transient, that there is no such input topic yet.
+    UnfitTopic if a topic must be created or changed by an administrator; Transient if the input topic does not exist.
     """
     known = {name: value for name, value in options.items() if name in KafkaAdminClient.DEFAULT_CONFIG}
-    with transient(), closing(KafkaAdminClient(**known)) as admin:
+    with translated_errors(), closing(KafkaAdminClient(**known)) as admin:
         try:
             n = partitions_of(admin, topic)
         except errors.AuthorizationError as error:
             raise UnfitTopic(
-                f"this process has no right to read topic {topic} ({error_name(error)})"
+                f"this process is not authorised to read topic {topic} ({error_name(error)})"
             ) from error
         if not n:
             raise Transient(f"there is no topic {topic}")
@@ -54,14 +54,14 @@ def prepare(topic: str, options: Mapping[str, Any]) -> int:
                 have = partitions_of(admin, name)
             except errors.AuthorizationError as error:
                 raise UnfitTopic(
-                    f"this process has no right to topic {name} ({error_name(error)}): let it read, write and describe "
-                    f"it. {how_to_create(name, wanted)}"
+                    f"this process is not authorised to use topic {name} ({error_name(error)}): allow Read, Write and "
+                    f"Describe. {how_to_create(name, wanted)}"
                 ) from error
             if not have:
                 create(admin, name, wanted)
             elif have != wanted:
                 raise UnfitTopic(
-                    f"topic {name} has {have} partitions, and needs {wanted}, as {topic} has. Where partitions were "
+                    f"topic {name} has {counted_partitions(have)} but needs {wanted}, like {topic}. If partitions were "
                     f"added to {topic}: kafka-topics.sh --alter --topic {name} --partitions {wanted}"
                 )
             check_compaction(admin, name)
@@ -69,7 +69,7 @@ def prepare(topic: str, options: Mapping[str, Any]) -> int:
 
 
 def partitions_of(admin: KafkaAdminClient, topic: str) -> int:
-    """Number of partitions of a topic; 0 if there is none."""
+    """Number of partitions of a topic; 0 if the topic does not exist."""
     (found,) = admin.describe_topics([topic])
     code = found.get("error_code", 0)
     if code and errors.for_code(code) is not errors.UnknownTopicOrPartitionError:
@@ -78,17 +78,22 @@ def partitions_of(admin: KafkaAdminClient, topic: str) -> int:
 
 
 def create(admin: KafkaAdminClient, name: str, partitions: int) -> None:
-    """Create a compacted topic with the brokers' replication."""
+    """Create a compacted topic with the brokers' default replication."""
     try:
         admin.create_topics([NewTopic(name, partitions, -1, topic_configs=COMPACTED)], wait_for_metadata=True)
-        log.info("created topic %s of %d partitions", name, partitions)
+        log.info("created topic %s with %s", name, counted_partitions(partitions))
     except errors.TopicAlreadyExistsError:
-        pass  # another member of the group was quicker
+        pass  # another member of the group has created it
     except (errors.AuthorizationError, errors.PolicyViolationError) as error:
         raise UnfitTopic(
-            f"there is no topic {name}, and this process may not create it ({error_name(error)}). "
+            f"topic {name} does not exist, and this process is not authorised to create it ({error_name(error)}). "
             f"{how_to_create(name, partitions)}"
         ) from error
+
+
+def counted_partitions(n: int) -> str:
+    """A number of partitions, in the singular for 1."""
+    return f"{n} partition" if n == 1 else f"{n} partitions"
 
 
 def how_to_create(name: str, partitions: int) -> str:
@@ -103,7 +108,7 @@ def error_name(error: errors.KafkaError) -> str:
 
 
 def check_compaction(admin: KafkaAdminClient, name: str) -> None:
-    """Refuse a topic whose records are deleted by age or size; where settings may not be read, warn."""
+    """Refuse a topic that is not compacted; warn if its settings cannot be read."""
     try:
         resource = ConfigResource("TOPIC", name)
         (by_name,) = admin.describe_configs([resource], config_filter="all").values()
@@ -115,6 +120,6 @@ def check_compaction(admin: KafkaAdminClient, name: str) -> None:
         return
     if policy != "compact":
         raise UnfitTopic(
-            f"topic {name} has cleanup.policy={policy}: what was learnt would be deleted with old records. Set it: "
+            f"topic {name} has cleanup.policy={policy}, which would delete saved states. Change it: "
             f"kafka-configs.sh --alter --topic {name} --add-config cleanup.policy=compact"
         )

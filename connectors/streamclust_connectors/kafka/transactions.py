@@ -1,8 +1,7 @@
-"""Ending transactions that members of the group have left open, sooner than the broker would.
+"""Aborts transactions that dead members of the group have left open, sooner than the broker would.
 
-A process that is killed in a transaction holds up whoever takes over its partitions: what was written after it began,
-and the offsets in it, cannot be read until it ends. The broker ends it after its time-out, for which it looks every
-10 s.
+If a process is killed within a transaction, the next owner of its partitions cannot read the records and offsets of the
+transaction until it ends. The broker aborts it after its time-out, which it checks every 10 s.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from typing import Any
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as KafkaPartition
 
-from streamclust_connectors.kafka.failures import transient
-from streamclust_connectors.kafka.producer import KafkaSender
-from streamclust_connectors.ports import Transient
+from streamclust_connectors.interfaces import Transient
+from streamclust_connectors.kafka.error_translation import translated_errors
+from streamclust_connectors.kafka.sender import KafkaSender
 
 ABANDONED_SECONDS = 2.0
-"""A transaction that is open for longer is taken for abandoned by whoever has to wait for it."""
+"""A transaction that is open for longer is considered abandoned by a process that has to wait for it."""
 OFFSETS_TOPIC = "__consumer_offsets"
 
 log = logging.getLogger(__name__)
@@ -31,26 +30,28 @@ def end_abandoned(
 ) -> None:
     """Abort the group's transactions that have been open on a partition for more than ABANDONED_SECONDS.
 
-    Of OFFSETS_TOPIC all partitions count, whatever `partition` is. Transactions of the transactional id `own` are left
-    alone. To be called by the process that owns the partition now: whoever had it before could not commit any more, and
-    one that is alive but slow starts another transaction. If the broker refuses, that is logged.
+    For OFFSETS_TOPIC, all partitions are considered. Transactions of the transactional id `own` are not aborted. To be
+    called by the current owner of the partition: its previous owner could not commit any more and, if it is alive but
+    slow, starts a new transaction. Errors of the broker are logged.
     """
     known = {name: value for name, value in options.items() if name in KafkaAdminClient.DEFAULT_CONFIG}
     try:
-        with transient(), closing(KafkaAdminClient(**known)) as admin:
-            for name in held_up_by(admin, group, topic, partition):
+        with translated_errors(), closing(KafkaAdminClient(**known)) as admin:
+            for name in abandoned_transactional_ids(admin, group, topic, partition):
                 if name == own:
                     continue
-                KafkaSender(name, options).close(0.0)  # a new producer of this id ends its transaction
-                log.warning("ended an abandoned transaction of %s on %s-%d", name, topic, partition)
+                KafkaSender(name, options).close(
+                    0.0
+                )  # connecting a producer with this id aborts its transaction
+                log.warning("aborted an abandoned transaction of %s on %s-%d", name, topic, partition)
     except Transient as error:
-        log.info("abandoned transactions on %s-%d cannot be ended: %s", topic, partition, error)
-    except Exception as error:  # no right to, or a broker too old to be asked
-        log.info("abandoned transactions on %s-%d are left to the broker: %s", topic, partition, error)
+        log.info("abandoned transactions on %s-%d cannot be aborted now: %s", topic, partition, error)
+    except Exception as error:  # not authorised, or an old broker without this request
+        log.info("abandoned transactions on %s-%d will be aborted by the broker: %s", topic, partition, error)
 
 
-def held_up_by(admin: KafkaAdminClient, group: str, topic: str, partition: int) -> list[str]:
-    """Transactional ids of the group, as `group.…`, with an abandoned transaction on a partition."""
+def abandoned_transactional_ids(admin: KafkaAdminClient, group: str, topic: str, partition: int) -> list[str]:
+    """Transactional ids of the group (`group.…`) with an abandoned transaction on a partition."""
     listed = admin.list_transactions(
         state_filters=["Ongoing"], duration_filter_ms=int(1000 * ABANDONED_SECONDS)
     )

@@ -1,4 +1,4 @@
-"""What the sections of the settings share: their base, and types of values as text gives them."""
+"""Base class of the sections of the settings, and types of values that may be given as text."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from pydantic_settings import NoDecode
 
 
 def switch(value: object) -> object:
-    """Words for yes and no, as the environment gives them."""
+    """Convert words such as "yes" and "off" to booleans."""
     words = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
     return words.get(value.strip().lower(), value) if isinstance(value, str) else value
 
 
 def listed(value: object) -> object:
-    """A list as the environment and flags write it: with commas, or as JSON."""
+    """Convert text to a list: separated by commas, or JSON."""
     if isinstance(value, str) and not isinstance(plain(value), list):
         return [part.strip() for part in value.split(",") if part.strip()]
     return plain(value)
 
 
 def plain_values(value: object) -> object:
-    """Numbers and truth values that the environment holds as text."""
+    """Convert the text values of a mapping to numbers and booleans."""
     return {name: plain(v) for name, v in value.items()} if isinstance(value, Mapping) else value
 
 
 def plain(value: object) -> object:
-    """Text as the JSON that it is, if it is; other values as they are."""
+    """Parse text as JSON if it is valid JSON; return other values unchanged."""
     if isinstance(value, str):
         try:
             return loads(value)
@@ -39,7 +39,7 @@ def plain(value: object) -> object:
 
 
 Topic = Annotated[bool | str, BeforeValidator(switch)]
-"""True for a topic of the usual name, its own name, or False for none."""
+"""True for the default topic, the name of a topic, or False for none."""
 Names = Annotated[tuple[str, ...] | None, NoDecode, BeforeValidator(listed)]
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0)]
@@ -48,7 +48,7 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Section(BaseModel):
-    """Some settings that belong together. An empty value is one that was not given."""
+    """A section of the settings. An empty value counts as not given."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True

@@ -1,4 +1,4 @@
-"""The section [engine]: the clusterer's parameters, as `streamclust.parameters` declares them."""
+"""Section [engine]: the clusterer's parameters, declared in `streamclust.parameters`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from streamclust.parameters import (
 from streamclust_connectors.settings.base import Names, Section
 
 FieldDefault = Any
-"""What pydantic's Field returns in place of a default: any type, so that any field takes it."""
+"""Type of pydantic's Field in place of a default; any type, so that it fits every field."""
 
 
 def _declared(name: str) -> FieldDefault:
-    """A setting of the engine: default, limits and description as `streamclust.parameters` has them."""
+    """Default, limits and description of a parameter from `streamclust.parameters`."""
     parameter = PARAMETERS[name]
     limits: dict[str, Any] = {}
     if parameter.type in (int, int | None):
@@ -35,7 +35,7 @@ def _declared(name: str) -> FieldDefault:
 
 
 class EngineSection(Section):
-    """The clusterer, as `streamclust.StreamClusterer` has it."""
+    """Parameters of `streamclust.StreamClusterer`."""
 
     family: FamilyName = _declared("family")
     refit: RefitName = _declared("refit")

@@ -1,4 +1,4 @@
-"""The section [features]: the parameters of features of a stream."""
+"""Section [features]: parameters of the features of a stream."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from streamclust_connectors.settings.base import Count, Positive, Section, Seed
 
 
 class FeaturesSection(Section):
-    """The features of a stream, as `streamclust.StreamFeatures` has them; used with model = "features"."""
+    """Parameters of `streamclust.StreamFeatures`; used with model = "features"."""
 
     penalty: Positive | None = None
-    """What a feature must explain of the sampled events to be one (λ²); by default it is taken from their noise."""
+    """Minimal reduction of the squared error of the sample by a feature (λ²); estimated from the noise if not set."""
     half_life: Positive | None = None
-    """An event's weight halves after so many events; by default never."""
+    """Number of events after which an event's weight has halved; never if not set."""
     warmup: Count = 256
-    """Events before the first refit."""
+    """Number of events before the first refit."""
     refit_every: Count = 8192
-    """Events between refits in the long run."""
+    """Number of events between refits in the long run."""
     reservoir: Count = 1000
-    """Events of the sample that refits read: the bound on memory."""
+    """Number of sampled events that refits read; bounds the memory."""
     max_features: Count = 32
-    """Number of features, at most."""
+    """Maximal number of features."""
     restarts: Count = 3
-    """Searches from nothing at refits 1, 2, 4, 8, ..."""
+    """Number of searches from scratch at refits 1, 2, 4, 8, ..."""
     missing: Literal["impute", "error"] = "impute"
-    """A value that an event lacks is filled in by its features ("impute") or a reason to refuse it ("error")."""
+    """Missing values are imputed from the features ("impute"), or the event is refused ("error")."""
     seed: Seed = 0
-    """The same seed and events give the same features."""
+    """Seed of random numbers; equal seeds and events give equal features."""

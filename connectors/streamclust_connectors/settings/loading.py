@@ -1,4 +1,4 @@
-"""Reading settings, and saying what is wrong with them."""
+"""Loads settings, and reports errors in them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ SENSITIVE = re.compile("password|secret|token|credential", re.IGNORECASE)
 
 
 def load(file: str | Path | None = None, overrides: Mapping[str, Any] | None = None) -> Settings:
-    """Settings by flags (`overrides`), the environment, a TOML file, in that order; ConfigError says what is wrong."""
+    """Settings from flags (`overrides`), the environment and a TOML file, in this order; ConfigError if invalid."""
     content = {} if file is None else _read(Path(file))
     _refuse_secrets(content, f"in {file}")
-    _refuse_secrets(overrides or {}, "as a flag, where everybody on the machine can read it")
+    _refuse_secrets(overrides or {}, "as a flag, which all users of the machine can read")
     _refuse_unknown_sections(os.environ)
 
     class Configured(Settings):
@@ -65,13 +65,13 @@ def _refuse_secrets(given: Mapping[str, Any], where: str) -> None:
             if name in secrets(section):
                 variable = f"{PREFIX}{section}__{name}".upper()
                 raise ConfigError(
-                    f"{section}.{name} is given {where}; use {variable}, or {section}.{name}_file with the path of a "
-                    "file that holds it"
+                    f"{section}.{name} must not be given {where}; use the environment variable {variable}, or "
+                    f"{section}.{name}_file with the path of a file that contains it"
                 )
 
 
 def _refuse_unknown_sections(variables: Mapping[str, str]) -> None:
-    """Refuse environment variables with our prefix and an unknown section: a typo would go unnoticed."""
+    """Refuse environment variables with the prefix and an unknown section, which are probably typos."""
     for variable in variables:
         head, nested, _ = variable.upper().removeprefix(PREFIX).partition("__")
         if variable.upper().startswith(PREFIX) and nested and head.lower() not in Settings.model_fields:
@@ -81,7 +81,7 @@ def _refuse_unknown_sections(variables: Mapping[str, str]) -> None:
 
 
 def _sentence(error: ErrorDetails) -> str:
-    """What is wrong, beginning with the name of the setting."""
+    """Error message that begins with the name of the setting."""
     path = [str(step) for step in error["loc"] if step not in ("bool", "str")]
     where, message = ".".join(path), error["msg"].removeprefix("Value error, ")
     if error["type"] == "extra_forbidden":
@@ -96,7 +96,7 @@ def _sentence(error: ErrorDetails) -> str:
 
 
 def _names() -> Iterator[str]:
-    """Every setting, with its section."""
+    """Names of all settings, with their sections."""
     known = sections()
     for section in Settings.model_fields:
         if section in known:

@@ -1,4 +1,4 @@
-"""Settings: all sections, and what follows from them together."""
+"""The class Settings: all sections, values inferred from them, and checks across sections."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from streamclust_connectors.ports import Channel
+from streamclust_connectors.interfaces import Channel
 from streamclust_connectors.settings.base import Section
 from streamclust_connectors.settings.engine import EngineSection
 from streamclust_connectors.settings.features import FeaturesSection
@@ -29,7 +29,7 @@ from streamclust_connectors.settings.sections import (
 
 PREFIX = "STREAMCLUST_"
 STANDARD_STREAM = Path("-")
-"""The path that stands for standard input or output."""
+"""Path that means standard input or output."""
 KINDS: dict[str, SourceKind] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
@@ -40,12 +40,12 @@ KINDS: dict[str, SourceKind] = {
     ".parquet": "parquet",
     ".pq": "parquet",
 }
-"""Kind of a file by the ending of its name."""
+"""Kind of a file by its suffix."""
 COMPRESSED = (".gz", ".bz2", ".xz")
 
 
 class ConfigError(ValueError):
-    """Invalid settings, with a sentence for each."""
+    """Invalid settings; the message has one line per error."""
 
 
 class Settings(BaseSettings):
@@ -62,7 +62,7 @@ class Settings(BaseSettings):
     )
 
     model: Literal["clusters", "features"] = "clusters"
-    """What is learnt: clusters, of which an event has one, or features (BP-means), of which it has any number."""
+    """Model to learn: "clusters", one per event, or "features" (BP-means), any number per event."""
     engine: EngineSection = EngineSection()
     features: FeaturesSection = FeaturesSection()
     source: SourceSection = SourceSection()
@@ -70,7 +70,7 @@ class Settings(BaseSettings):
     decode: DecodeSection = DecodeSection()
     output: OutputSection = OutputSection()
     state: Literal["directory", "kafka"] = "directory"
-    """Where state is kept: in checkpoint.directory or, for one model of a whole consumer group, in Kafka."""
+    """Storage of the state: checkpoint.directory or, for one model of a whole consumer group, Kafka."""
     checkpoint: CheckpointSection = CheckpointSection()
     group: GroupSection = GroupSection()
     snapshot: SnapshotSection = SnapshotSection()
@@ -78,13 +78,13 @@ class Settings(BaseSettings):
     health: HealthSection = HealthSection()
     http: HttpSection = HttpSection()
     on_data_loss: Literal["fail", "continue"] = "fail"
-    """What to do when records between the checkpoint and what the source still has are gone."""
+    """Reaction to records that were deleted before they were learnt: stop ("fail") or go on ("continue")."""
 
-    # ---------------------------------------------------------------- what follows from it
+    # ---------------------------------------------------------------- inferred values
 
     @property
     def source_kind(self) -> SourceKind:
-        """Kind of source: as set, or inferred from path and topic; None if unknown."""
+        """Kind of source: as set, or inferred from path and topic; ConfigError if unknown."""
         source = self.source
         if source.kind is not None:
             return source.kind
@@ -96,30 +96,30 @@ class Settings(BaseSettings):
                 endings.pop()
             if not endings or endings[-1] not in KINDS:
                 raise ConfigError(
-                    f"the name of {source.path} does not say what is in it; set source.kind to jsonl, csv or parquet "
-                    "(for a command on a file: --kind)"
+                    f"the format of {source.path} is unknown from its name; set source.kind to jsonl, csv or parquet "
+                    "(--kind for commands on files)"
                 )
             return KINDS[endings[-1]]
         if self.kafka.topic is not None:
             return "kafka"
         raise ConfigError(
-            "nothing says where events come from: set kafka.topic, source.path, or source.kind to synthetic"
+            "no source of events is set; set kafka.topic, source.path, or source.kind (for example synthetic)"
         )
 
     @property
     def output_kind(self) -> OutputKind:
-        """Where results go."""
+        """Kind of output: as set, or inferred from path and source."""
         output = self.output
         if output.kind is not None:
             return output.kind
         if output.path is not None:
             return "stdout" if output.path == STANDARD_STREAM else "jsonl"
-        usual: dict[SourceKind, OutputKind] = {"kafka": "kafka", "http": "none"}
-        return usual.get(self.source_kind, "stdout")
+        defaults: dict[SourceKind, OutputKind] = {"kafka": "kafka", "http": "none"}
+        return defaults.get(self.source_kind, "stdout")
 
     @property
     def topics(self) -> dict[Channel, str]:
-        """The output topic of each channel that is wanted."""
+        """Output topic of each enabled channel."""
         output, stem = self.output, self.kafka.topic or "streamclust"
         wanted: dict[Channel, bool | str] = {
             "assignments": output.assignments,
@@ -127,86 +127,82 @@ class Settings(BaseSettings):
             "snapshots": output.snapshots,
             "dead-letters": output.dlq,
         }
-        usual: dict[Channel, str] = {"dead-letters": "dlq"}
+        suffixes: dict[Channel, str] = {"dead-letters": "dlq"}
         return {
-            channel: name if isinstance(name, str) else f"{stem}.{usual.get(channel, channel)}"
+            channel: name if isinstance(name, str) else f"{stem}.{suffixes.get(channel, channel)}"
             for channel, name in wanted.items()
             if name is not False
         }
 
     def check(self) -> None:
-        """Refuse settings that a service could not be run with."""
+        """Refuse settings with which a service cannot run."""
         source, output = self.source_kind, self.output_kind
         problems = []
         if source == "kafka" and self.kafka.topic is None:
-            problems.append("kafka.topic is not set: there is nothing to read")
+            problems.append("kafka.topic is not set; name the topic to read")
         if source == "kafka" and self.checkpoint.directory is None and self.state == "directory":
             problems.append(
-                "checkpoint.directory is not set: a restart would lose what was learnt from the topic; or set state to "
-                "kafka, and it is kept there"
+                "checkpoint.directory is not set: a restart would lose the model; set it, or keep the state in Kafka "
+                "(state = kafka)"
             )
         if self.state == "kafka":
             problems += self._unfit_for_kafka_state()
         if source in ("jsonl", "csv", "parquet"):
             if self.source.path is None:
-                problems.append(f"source.path is not set: there is no {source} file to read")
+                problems.append(f"source.path is not set; give the path of the {source} file")
             elif not self.source.path.is_file():
                 problems.append(f"source.path: there is no file {self.source.path}")
         if source == "http" and not self.http.enabled:
-            problems.append(
-                "http.enabled is false: with source.kind http, events could not come from anywhere"
-            )
+            problems.append("http.enabled is false, but source.kind is http; enable it to receive events")
         if output == "jsonl" and self.output.path is None:
-            problems.append("output.path is not set: there is no file to write to")
+            problems.append("output.path is not set; give the path of the file to write")
         if self.output.delivery == "exactly-once" and (source, output) != ("kafka", "kafka"):
             problems.append(
-                f'output.delivery "exactly-once" goes from Kafka to Kafka, not from {source} to {output}'
+                f'output.delivery "exactly-once" needs Kafka as source and output, got {source} and {output}'
             )
         if self.kafka.topic is not None and self.kafka.topic in self.topics.values() and output == "kafka":
-            problems.append(
-                f"output: {self.kafka.topic} is the topic that is read; outputs need topics of their own"
-            )
+            problems.append(f"output: {self.kafka.topic} is the input topic; outputs need other topics")
         if self.model == "features":
             problems += self._unfit_for_features()
         if problems:
             raise ConfigError("\n".join(problems))
 
     def _unfit_for_kafka_state(self) -> list[str]:
-        """Settings that do not go with state in Kafka."""
+        """Errors of settings that cannot be combined with state in Kafka."""
         found = []
         if (self.source_kind, self.output_kind) != ("kafka", "kafka"):
             found.append(
-                f'state "kafka" goes from Kafka to Kafka, not from {self.source_kind} to {self.output_kind}'
+                f'state "kafka" needs Kafka as source and output, got {self.source_kind} and {self.output_kind}'
             )
         if self.model == "features":
-            found.append('model "features" keeps its state in a directory, not in Kafka')
+            found.append('model "features" cannot keep its state in Kafka; set state to directory')
         return found
 
     @property
     def exactly_once(self) -> bool:
-        """Whether outputs go out in transactions; those of state in Kafka always do."""
+        """Whether outputs are sent in transactions; always with state in Kafka."""
         return self.output.delivery == "exactly-once" or self.state == "kafka"
 
     def _unfit_for_features(self) -> list[str]:
-        """Settings that features have no use for."""
+        """Errors of settings that cannot be combined with features."""
         found = []
         if self.source_kind == "http":
-            found.append('model "features" learns from a source: nothing is learnt by HTTP')
+            found.append('model "features" cannot learn by HTTP; use another source')
         if self.decode.weight is not None:
-            found.append('decode.weight: model "features" counts every event once')
+            found.append('decode.weight: model "features" has no weights; remove it')
         if self.snapshot.every_seconds is not None:
-            found.append('snapshot.every_seconds: model "features" has no hierarchy')
+            found.append('snapshot.every_seconds: model "features" has no hierarchy; remove it')
         return found
 
 
 def sections() -> dict[str, type[Section]]:
-    """The sections by name."""
+    """Section classes by name."""
     kinds = {name: field.annotation for name, field in Settings.model_fields.items()}
     return {name: k for name, k in kinds.items() if isinstance(k, type) and issubclass(k, Section)}
 
 
 def secrets(section: str) -> set[str]:
-    """The settings of a section that are never shown.
+    """Names of a section's settings that are never printed.
 
     >>> sorted(secrets("kafka"))
     ['sasl_plain_password', 'ssl_password']

@@ -1,4 +1,4 @@
-"""The sections of the settings but for the engine's: sources, Kafka, outputs, checkpoints, logs, HTTP."""
+"""Sections of the settings except [engine] and [features]: sources, Kafka, outputs, checkpoints, logs, HTTP."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 from pydantic_settings import NoDecode
 
-from streamclust_connectors.dialect import WORDS
+from streamclust_connectors.files.csv_dialect import DELIMITER_NAMES
 from streamclust_connectors.settings.base import (
     Count,
     Names,
@@ -27,95 +27,95 @@ OutputKind = Literal["kafka", "jsonl", "stdout", "none"]
 
 
 def _delimiter(value: object) -> object:
-    """A delimiter, also by its name."""
-    return WORDS.get(value.lower(), value) if isinstance(value, str) else value
+    """Convert the name of a delimiter to the delimiter."""
+    return DELIMITER_NAMES.get(value.lower(), value) if isinstance(value, str) else value
 
 
 class SourceSection(Section):
-    """Where events come from."""
+    """Source of events."""
 
     kind: SourceKind | None = None
-    """Inferred if not set: from the path's ending, or Kafka where there is a topic."""
+    """Inferred if not set: from the suffix of the path, or kafka if there is a topic."""
     path: Path | None = None
-    """The file to read; "-" is standard input."""
+    """File to read; "-" for standard input."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1), BeforeValidator(_delimiter)] | None = None
-    """CSV: what stands between cells, or tab, comma, semicolon, pipe, space; found in the file, if not set."""
+    """CSV: delimiter, as a character or tab, comma, semicolon, pipe, space; detected if not set."""
     decimal: Literal[".", ","] | None = None
-    """CSV: the decimal mark; found in the file, if not set."""
+    """CSV: decimal mark; detected if not set."""
     encoding: str | None = None
-    """CSV: as utf-8, latin-1, utf-16; found in the file, if not set."""
+    """CSV: encoding, for example utf-8, latin-1, utf-16; detected if not set."""
     header: bool | None = None
-    """CSV: whether the first row has the names of the columns; found in the file, if not set."""
+    """CSV: whether the first row holds column names; detected if not set."""
     null: Names = None
-    """CSV: more cells that say a value is missing; empty ones, NA, NaN, null, ? and - always do."""
+    """CSV: further texts of missing values, besides empty cells, NA, NaN, null, ? and -."""
     events: Count = 300_000
-    """Synthetic: how many."""
+    """Synthetic: number of events."""
     features: Count = 2
-    """Synthetic: of how many numbers."""
+    """Synthetic: number of features."""
     clusters: Annotated[int, Field(ge=3)] = 8
-    """Synthetic: how many clusters there are at first."""
+    """Synthetic: number of clusters at the start."""
     seed: Seed = 0
-    """Synthetic: of the generator."""
+    """Synthetic: seed of the generator."""
 
 
 PASSED = (
     *("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password"),
     *("sasl_mechanism", "sasl_plain_username", "sasl_plain_password"),
 )
-"""Options that every client of kafka-python is given where they are set."""
+"""Options that are passed to every kafka-python client if they are set."""
 
 
 class KafkaSection(Section):
-    """The broker, with the names that kafka-python gives these options."""
+    """Kafka brokers and consumer group; most options have kafka-python's names."""
 
     client: Literal["kafka-python", "confluent"] = "kafka-python"
-    """The library: kafka-python, or confluent-kafka, which is faster and comes with streamclust[confluent]."""
+    """Client library: kafka-python, or confluent-kafka, which is faster and needs streamclust[confluent]."""
     bootstrap_servers: Annotated[tuple[str, ...], Field(min_length=1), NoDecode, BeforeValidator(listed)] = (
         "localhost:9092",
     )
-    """Brokers to begin with, as host:port, with commas between them."""
+    """Bootstrap brokers as host:port, separated by commas."""
     topic: str | None = None
-    """The topic to read."""
+    """Topic to read."""
     group_id: str = "streamclust"
-    """The consumer group. Processes of one group share the partitions."""
+    """Consumer group; its processes share the partitions."""
     start: Literal["earliest", "latest"] = "earliest"
     """Where to start a partition without a saved offset."""
     group_instance_id: str | None = None
-    """Static membership: a name of its own for each process, which keeps its partitions through a restart."""
+    """Static membership: a unique name of the process, which then keeps its partitions through a restart."""
     client_id: str = "streamclust"
     """Name of this process in the broker's logs."""
     transactional_id: str | None = None
     """Id of the transactions of exactly-once outputs; made from group and instance if not set."""
     session_timeout_ms: Count = 45_000
-    """After so long without a heartbeat the group goes on without this process."""
+    """Time without a heartbeat after which the group removes this process."""
     max_poll_records: Count = 5000
-    """Records of one poll, at most."""
+    """Maximal number of records per poll."""
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    """TLS and SASL, or neither."""
+    """Protocol of connections to the brokers: with or without TLS (SSL) and SASL."""
     ssl_cafile: Path | None = None
-    """Certificates of the authorities to trust."""
+    """File of trusted CA certificates."""
     ssl_certfile: Path | None = None
-    """This client's certificate."""
+    """File of the client's certificate."""
     ssl_keyfile: Path | None = None
-    """This client's key."""
+    """File of the client's private key."""
     ssl_password: SecretStr | None = None
-    """Of the key; by the environment only."""
+    """Password of the private key; only from the environment."""
     ssl_password_file: Path | None = None
-    """A file that holds it."""
+    """File that contains ssl_password."""
     ssl_check_hostname: bool = True
-    """Whether the broker's certificate must bear its name."""
+    """Whether the broker's certificate must match its host name."""
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER"] | None = None
     """Authentication mechanism."""
     sasl_plain_username: str | None = None
     """User name."""
     sasl_plain_password: SecretStr | None = None
-    """By the environment only."""
+    """Password; only from the environment."""
     sasl_plain_password_file: Path | None = None
-    """A file that holds it."""
+    """File that contains sasl_plain_password."""
     options: Annotated[dict[str, Any], BeforeValidator(plain_values)] = Field(
         default_factory=dict, repr=False
     )
-    """Further options, passed to the client unchanged; librdkafka's, for confluent, may have dots or underscores."""
+    """Further options of the client; for confluent, librdkafka's names with dots or underscores."""
 
     @model_validator(mode="after")
     def _coherent(self) -> Self:
@@ -124,7 +124,7 @@ class KafkaSection(Section):
         if self.sasl_mechanism is not None and not self.security_protocol.startswith("SASL"):
             raise ValueError("sasl_mechanism needs a security_protocol of SASL_SSL or SASL_PLAINTEXT")
         if named := sorted(self.options.keys() & KafkaSection.model_fields.keys()):
-            raise ValueError(f"{', '.join(named)} must stand beside options, not in them")
+            raise ValueError(f"{', '.join(named)} must be set in [kafka], not in kafka.options")
         _read_secrets(self, "ssl_password", "sasl_plain_password")
         return self
 
@@ -152,11 +152,11 @@ def _given(value: object) -> object:
 
 
 def _read_secrets(section: Section, *names: str) -> None:
-    """Read each secret whose file is given."""
+    """Read secrets from the files that are given for them."""
     for name in names:
         path = getattr(section, f"{name}_file")
         if path is not None and getattr(section, name) is not None:
-            raise ValueError(f"{name} and {name}_file are both given; keep one")
+            raise ValueError(f"{name} and {name}_file are both given; remove one")
         if path is not None:
             object.__setattr__(section, name, SecretStr(_secret(name, path)))
 
@@ -169,82 +169,82 @@ def _secret(name: str, path: Path) -> str:
 
 
 class DecodeSection(Section):
-    """How messages are read. Paths have dots: payload.vector."""
+    """Decoding of messages. Paths are dotted: payload.vector."""
 
     format: Literal["json", "msgpack"] = "json"
     """Format of messages."""
     events: str | None = None
     """Path of the list of events in a message."""
     vector: str | None = None
-    """Path of the object, array of numbers or base64 of float32 in an event; the event itself, if not set."""
+    """Path of the vector in an event: an object, array of numbers or base64 of float32. Default: the event itself."""
     features: Names = None
-    """Which members of that object count; all but key, time and weight, if not set."""
+    """Members of the object to use as features. Default: all but key, time and weight."""
     exclude: Annotated[tuple[str, ...], NoDecode, BeforeValidator(listed)] = ()
-    """Which members of that object do not count."""
+    """Members of the object to ignore."""
     key: str | None = None
-    """Path of an event's key, which is copied to its assignment."""
+    """Path of the event's key, which is copied to its assignment."""
     time: str | None = None
-    """Path of an event's time (a number or an ISO 8601 date), for a half-life in time."""
+    """Path of the event's time (a number or an ISO 8601 date), for a half-life in time."""
     weight: str | None = None
-    """Path of an event's weight; 1 if not set."""
+    """Path of the event's weight; 1 if not set."""
 
 
 class OutputSection(Section):
-    """Where results go."""
+    """Output of results."""
 
     kind: OutputKind | None = None
-    """Inferred if not set: from the path, or Kafka where the events are from there, else standard output."""
+    """Inferred if not set: from the path; else kafka if events come from Kafka, else stdout."""
     path: Path | None = None
-    """A file of JSON lines, appended to; "-" is standard output."""
+    """File of JSON lines to append to; "-" for standard output."""
     assignments: Topic = True
-    """Each event's cluster, its probability, and how novel it is. A topic's name, or true for <topic>.assignments."""
+    """Cluster, probability and novelty of each event. Name of the topic, or true for <topic>.assignments."""
     lifecycle: Topic = True
-    """Clusters born, split, merged, died."""
+    """Lifecycle events: clusters born, split, merged, died."""
     snapshots: Topic = True
-    """Hierarchies."""
+    """Snapshots of the hierarchy."""
     dlq: Topic = True
-    """Messages that could not be read, true for <topic>.dlq; with false they are only counted."""
+    """Dead letters: messages that could not be learnt. True for <topic>.dlq; with false they are only counted."""
     delivery: Literal["at-least-once", "exactly-once"] = "at-least-once"
-    """Whether a restart may send some outputs twice, or they go out in transactions."""
+    """After a restart some outputs may be sent twice (at-least-once), or transactions prevent that (exactly-once)."""
     assignments_per_message: Count = 1
-    """Kafka: with more than one a message is a list of so many assignments, and has no key."""
+    """Kafka: number of assignments per message; above 1 a message is a list, and has no key."""
     component: bool = False
-    """Whether assignments name the component of the cluster, too: its number in the model of that version."""
+    """Whether assignments include the component of the cluster: its number in the model of that version."""
     max_message_bytes: Annotated[int, Field(ge=2000)] = 900_000
-    """Kafka: larger dead letters go without their value, larger snapshots without their details or not at all."""
+    """Kafka: larger dead letters are sent without their value, larger snapshots without details or not at all."""
 
 
 class CheckpointSection(Section):
     """Checkpoints, from which a restart continues."""
 
     directory: Path | None = None
-    """Where checkpoints are kept, unless state is "kafka". Without one a restart begins anew."""
+    """Directory of checkpoints, unless state is "kafka". Without one, a restart starts from scratch."""
     every_seconds: Positive = 10.0
     """Time between checkpoints."""
     every_events: Count | None = None
-    """A checkpoint is also written after so many events."""
+    """Also write a checkpoint after this number of events."""
     keep: Count = 3
-    """How many are kept."""
+    """Number of checkpoints to keep."""
     wait_seconds: NotNegative = 60.0
-    """How long to wait at the start while another process uses the directory; members of a Kafka group share it."""
+    """Time to wait at the start while another process uses the directory; members of a Kafka group share it."""
 
 
 class GroupSection(Section):
     """One model for a whole consumer group; used with state = "kafka"."""
 
     model_every_seconds: Positive = 10.0
-    """How often the leader looks at all partitions' latest summaries, and publishes the model: how old it may be."""
+    """Time between two models: the leader merges the latest summaries of all partitions and publishes the model."""
     max_staleness_seconds: Positive = 300.0
-    """A process whose model is older than this is not ready (/readyz)."""
+    """Age of the model above which a process is not ready (/readyz)."""
 
 
 class SnapshotSection(Section):
-    """Hierarchies of everything learnt until now."""
+    """Snapshots: hierarchies of all events learnt so far."""
 
     every_seconds: Positive | None = None
-    """Time between snapshots; none, if not set."""
+    """Time between snapshots; no snapshots if not set."""
     method: Literal["rbhc", "abc", "bhc"] = "rbhc"
-    """How clusters are merged."""
+    """Method of merging clusters."""
 
 
 class LoggingSection(Section):
@@ -253,44 +253,44 @@ class LoggingSection(Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
     """Lowest severity logged."""
     format: Literal["json", "text"] = "json"
-    """One JSON object on each line, or text for people."""
+    """One JSON object per line, or plain text."""
     every_seconds: Positive = 30.0
-    """Time between reports of how far the service is."""
+    """Time between log lines about the progress."""
 
 
 class HttpSection(Section):
-    """The API and the dashboard, without TLS: between them and the world put a proxy that has it and keeps Host."""
+    """API and dashboard. There is no TLS; use a proxy for it that keeps the Host header."""
 
     enabled: bool = False
-    """Whether `streamclust run` serves them beside its source; `streamclust serve` always does."""
+    """Whether `streamclust run` serves them; `streamclust serve` always does."""
     host: str = "127.0.0.1"
-    """The address to listen at; 127.0.0.1 is reached from this machine alone."""
+    """Address to listen on; 127.0.0.1 can be reached from this machine only."""
     port: Annotated[int, Field(ge=0, le=65_535)] = 8080
-    """0 takes any that is free."""
+    """Port; 0 for any free port."""
     token: SecretStr | None = None
-    """Token that requests must send as "Authorization: Bearer ..."; by the environment only."""
+    """Token that requests must send as "Authorization: Bearer ..."; only from the environment."""
     token_file: Path | None = None
-    """A file that holds it."""
+    """File that contains the token."""
     max_bytes: Count = 8_000_000
-    """The largest body of a request."""
+    """Maximal size of a request body."""
     max_events: Count = 100_000
-    """The most events of a request: while they are learnt, everything else waits."""
+    """Maximal number of events per request; other requests wait while they are learnt."""
     max_features: Count = 4096
-    """How many features /v1/learn may come to know; engine.max_features holds as well."""
+    """Maximal number of features that /v1/learn may add; engine.max_features applies as well."""
     max_connections: Count = 512
-    """How many connections there may be; fewer where file handles are few. One more closes the one idle longest."""
+    """Maximal number of connections, also bounded by file handles. One more closes the longest idle connection."""
     header_seconds: Positive = 10.0
-    """A connection is closed if the header of its next request has not come within this time."""
+    """Time limit for the header of a request; then the connection is closed."""
     body_seconds: Positive = 60.0
-    """A connection is closed if a body takes longer to come, or the rest of an answer to be taken."""
+    """Time limit for a request body, and for the client to read a response; then the connection is closed."""
     max_streams: Annotated[int, Field(ge=0)] = 32
-    """How many may follow /v1/events as a stream at a time."""
+    """Maximal number of simultaneous event streams of /v1/events."""
 
     @model_validator(mode="after")
     def _coherent(self) -> Self:
         _read_secrets(self, "token")
         if self.token is not None and not re.fullmatch(r"[\x21-\x7e]+", self.token.get_secret_value()):
-            raise ValueError("token must be printable characters without spaces")
+            raise ValueError("token must consist of printable ASCII characters without spaces")
         return self
 
 
@@ -298,7 +298,7 @@ class HealthSection(Section):
     """Health file, for supervisors."""
 
     file: Path | None = None
-    """Written every few seconds with the age of the loop's heartbeat; `streamclust health` reads it."""
+    """Path of the health file, written every few seconds; `streamclust health` reads it."""
     max_age_seconds: Positive = 60.0
     """Unhealthy if the last heartbeat is older."""
 

@@ -1,4 +1,4 @@
-"""Rows of a data frame as numbers, and why some of them cannot be used."""
+"""Rows of a data frame as numbers, and the reasons to refuse rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PREFIX = "_streamclust_"
 
 
 def expressions(frame: DataFrame, columns: Columns) -> dict[str, Column]:
-    """What to compute for each feature: given by the caller, or a column that holds numbers."""
+    """Expression of each feature: given by the caller, or a numeric column."""
     if isinstance(columns, str):
         raise TypeError(f"columns must be a list of names, got the text {columns!r}; use [{columns!r}]")
     if not len(columns):
@@ -29,52 +29,54 @@ def expressions(frame: DataFrame, columns: Columns) -> dict[str, Column]:
         return {name: column.cast("double") for name, column in columns.items()}
     repeated = {name for name in columns if list(columns).count(name) > 1}
     if repeated:
-        raise ValueError(f"columns must differ from each other, got {sorted(repeated)} more than once")
+        raise ValueError(f"columns must be distinct, got {sorted(repeated)} more than once")
     return {name: number(frame, name) for name in columns}
 
 
 def number(frame: DataFrame, name: str) -> Column:
-    """A column of numbers, as doubles."""
+    """A numeric column as doubles."""
     types = {field.name: field.dataType for field in frame.schema.fields}
     if name not in types:
-        raise ValueError(f"there is no column {name!r}; there are {', '.join(types)}")
+        raise ValueError(f"there is no column {name!r}; the columns are {', '.join(types)}")
     if not isinstance(types[name], (NumericType, BooleanType)):
         raise ValueError(
-            f"column {name!r} holds no numbers but {types[name].simpleString()}: make them numbers first, for example "
+            f"column {name!r} is not numeric but {types[name].simpleString()}; convert it, for example "
             f"columns={{{name!r}: col({name!r}).try_cast('double')}}"
         )
     return col(f"`{name}`").cast("double")
 
 
 def table(batch: pa.RecordBatch, names: Iterable[str]) -> Floats:
-    """Columns of doubles as rows of numbers; what is missing is NaN."""
+    """Columns of doubles as rows of numbers, with NaN for missing values."""
     columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in names]
     return np.stack(columns, axis=1) if columns else np.empty((len(batch), 0))
 
 
-def beyond(x: Floats, names: Sequence[str], missing: bool = False) -> dict[int, str]:
-    """Reasons to refuse rows: numbers that are missing (unless that is allowed), infinite or too large.
+def invalid_rows(x: Floats, names: Sequence[str], missing: bool = False) -> dict[int, str]:
+    """Reasons to refuse rows: missing values (unless `missing` allows them), infinite or too large numbers.
 
-    >>> beyond(np.array([[1.0, np.nan], [1.0, 2.0], [-np.inf, np.nan]]), ["x", "y"])
+    >>> invalid_rows(np.array([[1.0, np.nan], [1.0, 2.0], [-np.inf, np.nan]]), ["x", "y"])
     {0: 'y is missing or not a number', 2: 'x is -inf, y is missing or not a number'}
     """
     wrong = ~(np.abs(x) <= MAX_MAGNITUDE)
     if missing:
         wrong &= ~np.isnan(x)
     return {
-        row: ", ".join(_told(names[column], x[row, column]) for column in np.flatnonzero(wrong[row]).tolist())
+        row: ", ".join(
+            _reason(names[column], x[row, column]) for column in np.flatnonzero(wrong[row]).tolist()
+        )
         for row in np.flatnonzero(wrong.any(axis=1)).tolist()
     }
 
 
-def _told(name: str, value: float) -> str:
+def _reason(name: str, value: float) -> str:
     if np.isnan(value):
         return f"{name} is missing or not a number"
     return f"{name} is {value:g}" + ("" if np.isinf(value) else f", larger than {MAX_MAGNITUDE:g}")
 
 
 def refusals(check: Callable[[Ints], object], rows: Ints) -> dict[int, str]:
-    """Find by bisection which rows make a check raise, and why.
+    """Find by bisection the rows for which a check raises ValueError, with the messages.
 
     >>> def check(rows):
     ...     if (rows > 6).any():

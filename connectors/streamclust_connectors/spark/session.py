@@ -15,15 +15,15 @@ class NoJava(RuntimeError):  # noqa: N818
     """Java, which Spark needs, was not found."""
 
 
-def java() -> str:
-    """The Java that Spark will run on."""
+def find_java() -> str:
+    """Path of the Java that Spark will use; NoJava if there is none."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which(str(Path(home) / "bin" / "java") if home else "java")
     if found is None:
         where = f"in JAVA_HOME, which is {home}" if home else "on the path"
         raise NoJava(
-            f"Spark needs Java 17 or newer, and there is none {where}: install it (openjdk-17-jre-headless on "
-            "Debian), or set JAVA_HOME to where it is"
+            f"Spark needs Java 17 or newer, but none was found {where}; install it (openjdk-17-jre-headless on "
+            "Debian), or set JAVA_HOME to its directory"
         )
     return found
 
@@ -32,8 +32,8 @@ def session(
     master: str | None = None, name: str = "streamclust", options: Mapping[str, str] | None = None
 ) -> SparkSession:
     """The active session, or a new one whose Python workers use this interpreter."""
-    java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers run whatever `python3` is
+    find_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers run `python3`
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)

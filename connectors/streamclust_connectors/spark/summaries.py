@@ -1,4 +1,4 @@
-"""summarize: one tree for each partition of a data frame, merged by reducers; rows never leave their executors."""
+"""Summarises a data frame: one tree per partition, merged by reducers; rows stay on their executors."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from streamclust.summaries import (
     tree_from_bytes,
     tree_to_bytes,
 )
+from streamclust_connectors.spark.frame_sketch import is_wide, sketch_of
 from streamclust_connectors.spark.rows import (
     PREFIX,
     Columns,
     Floats,
     Ints,
-    beyond,
     expressions,
+    invalid_rows,
     number,
     refusals,
     table,
 )
-from streamclust_connectors.spark.sketching import is_wide, sketch_of
 
 MAX_LEAVES = 512
-"""Number of leaves of a tree, at most, unless told."""
+"""Default maximal number of leaves of a tree."""
 MAX_TREES_ON_DRIVER = 16
-"""Number of trees merged on the driver; p trees above that are first merged by reducers, about √p at each."""
+"""Maximal number of trees merged on the driver; more trees are first merged by reducers, √p of p trees each."""
 REASON = "refused_because"
 
 Refused = str | Callable[[DataFrame], object] | None
@@ -61,7 +61,7 @@ class RefusedRows(UserWarning):
 
 
 class FrameSummary(NamedTuple):
-    """The tree of a data frame, and counts."""
+    """Summary tree of a data frame, and counts."""
 
     tree: SummaryTree
     n_rows: int
@@ -70,9 +70,9 @@ class FrameSummary(NamedTuple):
     partitions: int
     """Number of partitions that had rows."""
     bytes: int
-    """Total size of their trees, which were shuffled."""
+    """Total size of their trees."""
     sketch: Sketch | None = None
-    """Where rows are wide: the map to the coordinates that the tree is in."""
+    """For wide rows, the projection to the coordinates of the tree."""
 
 
 def summarize(
@@ -88,36 +88,36 @@ def summarize(
     seed: int = 0,
     sketch: Sketch | None = None,
 ) -> SummaryTree:
-    """One summary tree of a data frame of any size.
+    """Summarise a data frame of any size in one tree.
 
     Parameters
     ----------
     frame
-        Any data frame; each of its partitions becomes a tree of about a megabyte, and those are merged.
+        Any data frame. Each partition becomes a tree of about a megabyte; the trees are merged.
     columns
-        The features: names of numeric columns, or names and what to compute for each, {"x": col("x") / 2}.
+        The features: names of numeric columns, or a mapping of names to expressions, {"x": col("x") / 2}.
     family
-        What clusters will be; it decides which second moments are kept, and which rows are refused.
+        Family of the clusters; it determines which second moments are kept, and which rows are refused.
     max_leaves
-        The bound on the size of every tree.
+        Maximal number of leaves of each tree.
     weight, time
-        Columns with each row's weight and, for trees that forget by time, its time.
+        Columns of the rows' weights and, for a half-life, of their times.
     half_life
-        A row's weight halves after so much time. Needs `time`: rows of a data frame have no other order.
+        Time after which a row's weight has halved. Needs `time`, since rows of a data frame have no order.
     refused
-        Where rows go that hold no usable numbers (missing, infinite, too large, negative counts): a path, for Parquet
-        files with the whole rows and the reasons, or a function that is given such a data frame. They are counted
-        with a warning where this is None.
+        Destination of rows without usable numbers (missing, infinite, too large, negative counts): a path for Parquet
+        files with the rows and the reasons, or a function that takes such a data frame. If None, they are only counted,
+        with a warning.
     seed
-        The same seed and partitions give the same tree.
+        Equal seeds and partitions give equal trees.
     sketch
-        Where rows are wide: the map to the coordinates that the tree is to be in, a clusterer's `sketch` for example.
-        `summary` learns one if there is none.
+        For wide rows, the projection to the coordinates of the tree, for example a clusterer's `sketch`. `summary`
+        learns one if it is not given.
     """
     if sketch is None and is_wide(len(columns), family, None, "deviation"):
         raise ValueError(
-            f"{len(columns)} features are taken to few directions: give a `sketch`, or use `summary`, which learns one "
-            "and returns it with the tree"
+            f"{len(columns)} features need a sketch; give `sketch`, or use `summary`, which learns one and returns it "
+            "with the tree"
         )
     made = summary(
         frame, columns, family=family, max_leaves=max_leaves, weight=weight, time=time, half_life=half_life,
@@ -125,8 +125,8 @@ def summarize(
     )  # fmt: skip
     if made.n_refused and refused is None:
         warnings.warn(
-            f"{made.n_refused:,} of {made.n_rows:,} rows were refused: they hold no usable numbers. Give `refused` a "
-            "path to keep them, with the reasons",
+            f"{made.n_refused:,} of {made.n_rows:,} rows refused for lack of usable numbers; pass a path as `refused` "
+            "to keep them with the reasons",
             RefusedRows,
             stacklevel=2,
         )
@@ -150,13 +150,13 @@ def summary(
     max_directions: int | None = None,
     scale: ScaleName = "deviation",
 ) -> FrameSummary:
-    """`summarize`, with counts. `salt` makes the random numbers of each micro-batch different.
+    """Like `summarize`, but returns counts as well. `salt` gives each micro-batch other random numbers.
 
-    Rows that a `StreamClusterer` of this `max_directions` and `scale` would take through a sketch are taken through
-    `sketch` or, if it is None, one that is learnt from the first rows of the partitions.
+    If a `StreamClusterer` with this `max_directions` and `scale` would project the rows by a sketch, they are projected
+    by `sketch` or, if it is None, by one learnt from the first rows of the partitions.
     """
     if half_life is not None and time is None:
-        raise ValueError("half_life needs `time`, the column of the rows' times: they have no other order")
+        raise ValueError("half_life needs `time`, the column of the rows' times, since rows have no order")
     features = expressions(frame, columns)
     extra = {name: number(frame, name) for name in (weight, time) if name is not None}
     wide = [column.alias(f"{PREFIX}{i}") for i, column in enumerate(features.values())]
@@ -167,35 +167,35 @@ def summary(
         weighted=weight is not None, timed=time is not None, seed=seed, salt=salt, whole=refused is not None,
         sketch=sketch,
     )  # fmt: skip
-    work.empty_tree(0)  # settings that cannot be are refused here
+    work.empty_tree(0)  # raises for invalid settings
     kept = [struct(*(col(f"`{name}`") for name in frame.columns)).alias("row")] if work.whole else []
     numbers = [column.alias(f"{PREFIX}{i}") for i, column in enumerate((*features.values(), *extra.values()))]
     row = [StructField("row", frame.schema)] if work.whole else []
     schema = StructType([*STATE.fields, StructField(REASON, StringType()), *row])
     made = frame.select(*numbers, *kept).mapInArrow(work.run, schema)
-    # The trees and the refused rows come out of one pass over the data: both are small, and kept until both are read.
+    # One pass over the data gives both trees and refused rows; both are small, and cached until both are read.
     made = made.persist(StorageLevel.MEMORY_AND_DISK)
     try:
         states = made.where("state is not null")
-        told = states.select("learnt", "refused", length("state").alias("size")).toArrow()
-        learnt, n_refused, size = (sum(told.column(name).to_pylist()) for name in told.column_names)
+        counts = states.select("learnt", "refused", length("state").alias("size")).toArrow()
+        learnt, n_refused, size = (sum(counts.column(name).to_pylist()) for name in counts.column_names)
         if n_refused and refused is not None:
             bad = made.where("state is null").select("row.*", REASON)
             (parquet_at(refused) if isinstance(refused, str) else refused)(bad)
-        trees = merged_states(states, len(told))
+        trees = merged_states(states, len(counts))
     finally:
         made.unpersist()
     tree = merge_all(trees) if trees else work.empty_tree(0)
-    return FrameSummary(tree, learnt + n_refused, n_refused, len(told), size, sketch)
+    return FrameSummary(tree, learnt + n_refused, n_refused, len(counts), size, sketch)
 
 
 def parquet_at(path: str) -> Callable[[DataFrame], None]:
-    """Writes a data frame, in the place of what is there."""
+    """A function that writes a data frame as Parquet, overwriting the path."""
     return lambda frame: frame.write.mode("overwrite").parquet(path)
 
 
 def merged_states(states: DataFrame, count: int) -> list[SummaryTree]:
-    """The trees, in the order of their partitions; where they are many, reducers merge them to about √count first."""
+    """The trees in the order of their partitions; if there are many, reducers first merge them to about √count."""
     if count > MAX_TREES_ON_DRIVER:
         reducers = math.ceil(math.sqrt(count))
         states = states.select(*STATE.names).repartition(reducers).mapInArrow(merge_states, STATE)
@@ -224,7 +224,7 @@ class PartitionWork:
     sketch: Sketch | None = None
 
     def empty_tree(self, part: int) -> SummaryTree:
-        """The tree of a partition, before its first row."""
+        """Empty tree for a partition."""
         width = len(self.names) if self.sketch is None else self.sketch.n_directions
         return empty_tree(
             width, self.family, self.max_leaves, self.half_life, self.seed,
@@ -232,7 +232,7 @@ class PartitionWork:
         )  # fmt: skip
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Summarise a partition: a row for each refused one, then one with the tree, if there were any."""
+        """Summarise a partition; returns the refused rows, then one row with the tree if there were any rows."""
         part = partition()
         tree, refused = self.empty_tree(part), 0
         row: pa.RecordBatch | None = None
@@ -243,18 +243,18 @@ class PartitionWork:
             if self.whole:
                 row = batch.column("row")
                 if reasons:
-                    yield told(row, reasons)
+                    yield refused_batch(row, reasons)
         if tree.n_events or refused:
             state: list[list[Any]] = [[part], [tree.n_events], [refused], [tree_to_bytes(tree)], [None]]
             yield record(state, None if row is None else pa.nulls(1, row.type))
 
     def checked(self, batch: pa.RecordBatch) -> tuple[Floats, Floats, Floats, dict[int, str]]:
-        """The rows that can be learnt, with weights and times, and why the others cannot."""
+        """Valid rows with weights and times, and the reasons to refuse the others."""
         d = len(self.names)
         values = table(batch, batch.schema.names[: d + self.weighted + self.timed])
         x = np.ascontiguousarray(values[:, :d])
 
-        def check(rows: Ints | slice) -> tuple[Floats, Floats, Floats]:
+        def check_rows(rows: Ints | slice) -> tuple[Floats, Floats, Floats]:
             w = values[rows, d] if self.weighted else None
             t = values[rows, -1] if self.timed else None
             if self.sketch is not None and self.sketch.unit:
@@ -262,28 +262,28 @@ class PartitionWork:
             return checked_rows(self.family, d, x[rows], w, t)
 
         try:
-            return *check(slice(None)), {}
+            return *check_rows(slice(None)), {}
         except ValueError:
-            reasons = beyond(x, self.names)
-            reasons |= refusals(check, np.delete(np.arange(len(x)), list(reasons)))
-            return *check(np.delete(np.arange(len(x)), list(reasons))), reasons
+            reasons = invalid_rows(x, self.names)
+            reasons |= refusals(check_rows, np.delete(np.arange(len(x)), list(reasons)))
+            return *check_rows(np.delete(np.arange(len(x)), list(reasons))), reasons
 
 
 def partition() -> int:
-    """The number of the partition that is being worked on."""
+    """Number of the current partition."""
     context = TaskContext.get()
     return 0 if context is None else context.partitionId()
 
 
-def told(row: pa.Array, reasons: dict[int, str]) -> pa.RecordBatch:
-    """The refused rows of a batch, with their reasons."""
-    places = sorted(reasons)
-    nothing = [[None] * len(places)] * len(STATE)
-    return record([*nothing, [reasons[i] for i in places]], row.take(pa.array(places)))
+def refused_batch(row: pa.Array, reasons: dict[int, str]) -> pa.RecordBatch:
+    """Refused rows of a batch, with their reasons."""
+    indices = sorted(reasons)
+    nothing = [[None] * len(indices)] * len(STATE)
+    return record([*nothing, [reasons[i] for i in indices]], row.take(pa.array(indices)))
 
 
 def record(values: Sequence[Sequence[Any]], row: pa.Array | None = None) -> pa.RecordBatch:
-    """Rows of the columns of STATE, with or without reasons and the rows that were refused."""
+    """A batch with the columns of STATE and, if given, reasons and refused rows."""
     types = (pa.int32(), pa.int64(), pa.int64(), pa.binary(), pa.string())
     arrays = [pa.array(column, kind) for column, kind in zip(values, types, strict=False)]
     names = [*STATE.names, REASON][: len(arrays)]
@@ -293,7 +293,7 @@ def record(values: Sequence[Sequence[Any]], row: pa.Array | None = None) -> pa.R
 
 
 def merge_states(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A reducer: the trees of several partitions become one."""
+    """Reducer: merges the trees of several partitions."""
     rows = sorted((row for batch in batches for row in batch.to_pylist()), key=lambda row: row["part"])
     if rows:
         tree = merge_all([tree_from_bytes(row["state"]) for row in rows])

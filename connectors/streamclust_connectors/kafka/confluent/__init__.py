@@ -1,4 +1,4 @@
-"""Kafka by librdkafka, which the package confluent-kafka wraps: its work for each record is done in C."""
+"""Kafka client librdkafka, wrapped by the package confluent-kafka: it processes records in C."""
 
 from streamclust_connectors.kafka.confluent.source import ConfluentSource
 

@@ -1,4 +1,4 @@
-"""Options named as kafka-python names them -> librdkafka's properties."""
+"""Converts options with kafka-python's names to librdkafka's properties."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RENAMED = {
 
 
 def properties(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The properties that options stand for: other names have dots for underscores.
+    """librdkafka's properties for the given options; in other names underscores become dots.
 
     >>> properties({"bootstrap_servers": ["a:1", "b:2"], "ssl_cafile": "ca.pem", "ssl_check_hostname": False})
     {'bootstrap.servers': 'a:1,b:2', 'ssl.ca.location': 'ca.pem', 'ssl.endpoint.identification.algorithm': 'none'}

@@ -1,4 +1,4 @@
-"""Sending by librdkafka's producer."""
+"""Sends messages by librdkafka's producer."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from streamclust_connectors.kafka.confluent.failures import CLIENT_ERRORS, failure, failure_of, transient
-from streamclust_connectors.kafka.sending import BROKER_TIMEOUT_SECONDS, within
-from streamclust_connectors.ports import Output, Partition, Transient
+from streamclust_connectors.interfaces import Output, Partition, Transient
+from streamclust_connectors.kafka.client_protocols import BROKER_TIMEOUT_SECONDS, within
+from streamclust_connectors.kafka.confluent.error_translation import (
+    CLIENT_ERRORS,
+    failure,
+    failure_of,
+    translated_errors,
+)
 
 PRODUCER: dict[str, Any] = {
     "linger.ms": 20,
@@ -20,16 +25,17 @@ PRODUCER: dict[str, Any] = {
     "queue.buffering.max.messages": 500_000,
     "enable.idempotence": True,
     "delivery.report.only.error": True,
-    "partitioner": "murmur2_random",  # as Java's and kafka-python's producers
+    "partitioner": "murmur2_random",  # like the producers of Java and kafka-python
     "reconnect.backoff.max.ms": 1000,
 }
 FULL_WAIT_SECONDS = 0.1
+"""Time between two attempts to queue a message while the queue is full."""
 
 log = logging.getLogger(__name__)
 
 
 class ConfluentSender:
-    """A producer of librdkafka; options are its properties."""
+    """librdkafka's producer; the options are librdkafka's properties."""
 
     def __init__(self, transactional_id: str | None, options: Mapping[str, Any]) -> None:
         found = PRODUCER | dict(options)
@@ -37,7 +43,7 @@ class ConfluentSender:
             found["transactional.id"] = transactional_id
         self._failures: list[KafkaError] = []
         self._n_partitions: dict[str, int] = {}
-        with transient():
+        with translated_errors():
             self.producer = Producer(found, logger=log)
             if transactional_id is not None:
                 self.producer.init_transactions(BROKER_TIMEOUT_SECONDS)
@@ -45,7 +51,7 @@ class ConfluentSender:
     def n_partitions(self, topic: str) -> int:
         """Number of partitions of a topic."""
         if topic not in self._n_partitions:
-            with transient():
+            with translated_errors():
                 found = self.producer.list_topics(topic, BROKER_TIMEOUT_SECONDS).topics[topic]
                 if found.error is not None:
                     raise Transient(f"{topic}: {found.error.str()}")
@@ -69,21 +75,21 @@ class ConfluentSender:
         """Queue a message as soon as there is room."""
         deadline = time.monotonic() + BROKER_TIMEOUT_SECONDS
         while time.monotonic() < deadline:
-            with transient(), suppress(BufferError):
+            with translated_errors(), suppress(BufferError):
                 self.producer.poll(FULL_WAIT_SECONDS)
                 self.producer.produce(*arguments, **more)
                 return
-        raise Transient("the broker takes no more messages")
+        raise Transient(f"the queue of unsent messages was full for {BROKER_TIMEOUT_SECONDS:g} s")
 
     def _failed(self, error: KafkaError | None, _: object) -> None:
-        """Called while polling or flushing, for messages that were not delivered."""
+        """Callback of poll and flush for a message that was not delivered."""
         if error is not None:
             self._failures.append(error)
 
     @property
     def in_flight(self) -> int:
         """Number of messages not yet acknowledged."""
-        with suppress(*CLIENT_ERRORS):  # which `flush` tells
+        with suppress(*CLIENT_ERRORS):  # flush will raise it
             self.producer.poll(0)
         return len(self.producer)
 
@@ -96,17 +102,18 @@ class ConfluentSender:
         if self._failures:
             raise failure(self._failures[0])
         if left:
-            raise Transient(f"{left} messages were not acknowledged in time")
+            were = "message was" if left == 1 else "messages were"
+            raise Transient(f"{left} {were} not acknowledged within {BROKER_TIMEOUT_SECONDS:g} s")
 
     def begin(self) -> None:
         """Begin a transaction."""
-        with transient():
+        with translated_errors():
             self.producer.begin_transaction()
 
     def commit(self, positions: Mapping[Partition, int], membership: object) -> None:
         """Commit the transaction, with offsets if there are any."""
         seconds = BROKER_TIMEOUT_SECONDS
-        try:  # librdkafka keeps its own limit no longer once a broker has gone and come back
+        try:  # `within`, since librdkafka ignores its own time limit after a broker restart
             if positions:
                 at = [TopicPartition(*name, offset) for name, offset in positions.items()]
                 within(seconds, self.producer.send_offsets_to_transaction, at, membership, seconds)
@@ -117,13 +124,13 @@ class ConfluentSender:
             raise self._reason(error) from error
 
     def _reason(self, error: KafkaException | SystemError) -> Exception:
-        """The exception to raise; the first message that failed tells more than the transaction does."""
+        """The exception to raise: the first failed message explains more than the transaction's error."""
         with suppress(*CLIENT_ERRORS):
             self.producer.poll(0)
         return failure(self._failures[0]) if self._failures else failure_of(error)
 
     def close(self, seconds: float) -> None:
-        """Discard what is unsent, and close the client."""
+        """Discard unsent messages, and close the client."""
         with suppress(*CLIENT_ERRORS):
             self.producer.purge()
             self.producer.flush(seconds)

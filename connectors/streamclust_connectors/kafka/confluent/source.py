@@ -1,6 +1,7 @@
-"""librdkafka's consumer, which begins where the checkpoint says.
+"""A source by librdkafka's consumer, which starts at the offsets of the checkpoint.
 
-Its thread joins the group and sends heartbeats; what it tells of rebalances it tells within `consume`, so to the loop.
+librdkafka's thread joins the group and sends heartbeats. Its rebalance callbacks run within `consume`, on the thread of
+the service loop.
 """
 
 from __future__ import annotations
@@ -18,11 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollectio
 from confluent_kafka import Message as KafkaMessage
 from confluent_kafka.admin import AdminClient
 
-from streamclust_connectors.kafka.confluent.failures import Spent, failure, transient
-from streamclust_connectors.kafka.confluent.options import properties
-from streamclust_connectors.kafka.confluent.sender import ConfluentSender
-from streamclust_connectors.kafka.sending import BROKER_TIMEOUT_SECONDS, COMMITTED_TIMEOUT_SECONDS
-from streamclust_connectors.ports import (
+from streamclust_connectors.interfaces import (
     Assigned,
     Batch,
     Extent,
@@ -32,37 +29,42 @@ from streamclust_connectors.ports import (
     Revoked,
     Transient,
 )
+from streamclust_connectors.kafka.client_protocols import BROKER_TIMEOUT_SECONDS, COMMITTED_TIMEOUT_SECONDS
+from streamclust_connectors.kafka.confluent.error_translation import ClientFailed, failure, translated_errors
+from streamclust_connectors.kafka.confluent.options import properties
+from streamclust_connectors.kafka.confluent.sender import ConfluentSender
 
 CONSUMER: dict[str, Any] = {
-    "enable.auto.commit": False,  # the checkpoint's offsets count
+    "enable.auto.commit": False,  # offsets come from the checkpoint
     "enable.auto.offset.store": False,
-    "auto.offset.reset": "error",  # nor may the client choose where to begin: it would skip without a word
+    "auto.offset.reset": "error",  # the client must not choose an offset: it would skip records silently
     "partition.assignment.strategy": "cooperative-sticky",
     "max.partition.fetch.bytes": 4 << 20,
     "isolation.level": "read_committed",
-    "allow.auto.create.topics": False,  # a name misspelt is not a new topic
-    "enable.partition.eof": True,  # says where a partition ends behind markers of transactions
+    "allow.auto.create.topics": False,  # a misspelt name must not create a topic
+    "enable.partition.eof": True,  # reports the end of a partition after transaction markers
     "reconnect.backoff.max.ms": 1000,
 }
 OWN = ("group.id", "group.instance.id", "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms")
-"""Properties of a consumer alone."""
+"""Properties that only consumers have."""
 TOPIC_TIMEOUT_SECONDS = 10.0
-RIVAL_SECONDS = 30.0
-"""A consumer that is spent again so soon is taken to have a rival of the same group instance id."""
+"""Time limit of the request for a topic's metadata."""
+SHARED_ID_SECONDS = 30.0
+"""If the consumer is fenced twice within this time, another process uses the same group instance id."""
 
 log = logging.getLogger(__name__)
 timestamp_of = itemgetter(1)
 
 
 class Membership(NamedTuple):
-    """A member of the group: its id, and what a transaction needs to know of it. The id is empty if unsure."""
+    """Member id and metadata for transactions. The id is empty if it may be outdated."""
 
     member: str
     metadata: Any
 
 
 class ConfluentSource:
-    """Topics as a member of a consumer group. Options are named as `KafkaSource` has them, or as librdkafka does.
+    """Reads topics as a member of a consumer group. Options have the names of kafka-python or of librdkafka.
 
     With `group_instance_id` (static membership) a member that restarts soon enough gets its partitions back without a
     rebalance.
@@ -82,28 +84,29 @@ class ConfluentSource:
         given = {"bootstrap_servers": bootstrap_servers, "group_id": group} | options
         self.options = CONSUMER | properties(given)
         self._consumer: Consumer | None = None
-        self._news: list[Assigned | Revoked] = []
+        self._rebalances: list[Assigned | Revoked] = []
         self._failure: Exception | None = None
-        """What a partition's queue has told beside records, which are delivered first."""
-        self._spent_at = -RIVAL_SECONDS
-        self._held_back: set[Partition] = set()
+        """Error received together with records; raised by the next poll, after the records are delivered."""
+        self._failed_at = -SHARED_ID_SECONDS
+        self._unsought: set[Partition] = set()
+        """Assigned partitions that are paused until `seek`."""
         self._memberships: dict[Partition, Membership] = {}
         """Group membership under which each partition was assigned."""
         self._paused = False
-        self._told: Mapping[Partition, int] = {}
+        self._committed_offsets: Mapping[Partition, int] = {}
         self._next: dict[Partition, int] = {}
         """Next offset to deliver of each partition."""
         self._ends: dict[Partition, int] = {}
-        """End offsets at assignment: the client knows none before its first fetch."""
+        """End offsets at assignment; the client knows none before its first fetch."""
 
     @property
     def consumer(self) -> Consumer:
         """The client, connected when first needed."""
         if self._consumer is None:
-            with transient():
+            with translated_errors():
                 consumer = Consumer(self.options, logger=log)
             try:
-                self._look_for_topics(consumer)
+                self._check_topics(consumer)
             except BaseException:
                 consumer.close()
                 raise
@@ -111,15 +114,16 @@ class ConfluentSource:
             consumer.subscribe(self.topics, on_assign=self._assigned, on_revoke=self._revoked)
         return self._consumer
 
-    def check(self) -> None:
-        """Raise ValueError if librdkafka knows no such option, or not with this value."""
+    def check_options(self) -> None:
+        """Raise ValueError if librdkafka does not know an option or its value."""
         try:
             Consumer(self.options, logger=log).close()
         except KafkaException as error:
             raise ValueError(error.args[0].str()) from None
 
-    def _look_for_topics(self, consumer: Consumer) -> None:
-        with transient():
+    def _check_topics(self, consumer: Consumer) -> None:
+        """Raise Transient if a topic does not exist."""
+        with translated_errors():
             found = {
                 name: consumer.list_topics(name, TOPIC_TIMEOUT_SECONDS).topics[name] for name in self.topics
             }
@@ -129,22 +133,24 @@ class ConfluentSource:
     # ---------------------------------------------------------------- rebalances
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Hold new partitions back until the loop has sought them."""
+        """Pause new partitions until the loop has sought them."""
         names = sorted(map(plain, partitions))
-        consumer.incremental_assign([TopicPartition(*name, 0) for name in names])  # any place will do
-        self._hold_back(consumer, names)
+        consumer.incremental_assign(
+            [TopicPartition(*name, 0) for name in names]
+        )  # any valid offset; `seek` sets the right one
+        self._pause_new(consumer, names)
         if names:
-            self._news.append(Assigned(names))
+            self._rebalances.append(Assigned(names))
 
-    def _hold_back(self, consumer: Consumer, names: Sequence[Partition]) -> None:
+    def _pause_new(self, consumer: Consumer, names: Sequence[Partition]) -> None:
         consumer.pause([TopicPartition(*name) for name in names])
-        self._held_back |= set(names)
+        self._unsought |= set(names)
         self._memberships |= dict.fromkeys(names, membership(consumer))
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Queue the revocation."""
+        """Queue the revocation for the next poll."""
         names = sorted(map(plain, partitions))
-        self._held_back -= set(names)
+        self._unsought -= set(names)
         for name in names:
             self._memberships.pop(name, None)
             self._next.pop(name, None)
@@ -153,24 +159,25 @@ class ConfluentSource:
         except (KafkaException, RuntimeError):
             if self._consumer is not None:
                 raise
-            # A consumer that is closing may have forgotten them; an exception here would keep it from closing.
+            # A closing consumer may have dropped them already; an exception here would prevent its closing.
         if names:
-            self._news.append(Revoked(names))
+            self._rebalances.append(Revoked(names))
 
-    def _regained(self) -> list[Assigned | Revoked]:
-        """Partitions that were lost and assigned again without a call of `_revoked`."""
+    def _reassigned(self) -> list[Assigned | Revoked]:
+        """Revoke and assign partitions that were lost and assigned again without a call of `_revoked`."""
         member = self.consumer.memberid()
         old = sorted(name for name, then in self._memberships.items() if member and then.member != member)
         if not old:
             return []
-        self._hold_back(self.consumer, old)
+        self._pause_new(self.consumer, old)
         return [Revoked(old), Assigned(old)]
 
     def membership(self, partitions: Collection[Partition]) -> object:
         """Group membership with which to commit offsets of these partitions, so that the broker can refuse it.
 
-        It is the one under which they were assigned or, as the same member, a later generation. What the client says
-        now may be another: none once a heartbeat has failed, with which a broker accepts offsets from anyone.
+        This is the membership under which they were assigned, or a later generation of the same member. The client's
+        current membership may differ: after a failed heartbeat it is empty, and the broker accepts offsets with an
+        empty membership from anyone.
         """
         now = membership(self.consumer)
         for name in partitions:
@@ -184,74 +191,74 @@ class ConfluentSource:
     # ---------------------------------------------------------------- records
 
     def poll(self, seconds: float) -> Sequence[Assigned | Revoked | Batch]:
-        """Rebalances, then records; partitions not yet sought deliver none."""
+        """Rebalances, then records; partitions that were not sought yet deliver none."""
         try:
             return self._poll(seconds)
-        except (Spent, Fenced) as error:
-            self._begin_again(error)
-            raise Transient(f"the consumer was spent, and another takes its place: {error}") from error
+        except (ClientFailed, Fenced) as error:
+            self._replace_consumer(error)
+            raise Transient(f"the consumer failed and is replaced: {error}") from error
 
-    def _begin_again(self, error: Exception) -> None:
-        """Give a spent consumer up for another, to which the group gives its partitions anew.
+    def _replace_consumer(self, error: Exception) -> None:
+        """Drop a failed consumer; a new one joins the group and gets its partitions again.
 
-        One of a static member is fenced by a broker that has restarted, too: the client joins again before it has heard
-        the answer to its last attempt, and so takes its own place. Two processes that do have one id would take
-        turns for ever: fenced again soon, this one ends.
+        A static member can also be fenced after a broker restart: the client joins again before it has received the
+        response to its last attempt, and so fences itself. Two processes with the same id would fence each other
+        forever: if this one is fenced again within SHARED_ID_SECONDS, it stops.
         """
         self._drop()
         if self._memberships:
-            self._news.append(Revoked(sorted(self._memberships)))
-        self._memberships, self._held_back, self._next = {}, set(), {}
-        before, self._spent_at = self._spent_at, time.monotonic()
-        if self._spent_at - before < RIVAL_SECONDS:
-            raise Fenced(f"another process has this one's group instance id: {error}") from error
+            self._rebalances.append(Revoked(sorted(self._memberships)))
+        self._memberships, self._unsought, self._next = {}, set(), {}
+        before, self._failed_at = self._failed_at, time.monotonic()
+        if self._failed_at - before < SHARED_ID_SECONDS:
+            raise Fenced(f"another process uses the same group instance id: {error}") from error
 
     def _poll(self, seconds: float) -> Sequence[Assigned | Revoked | Batch]:
         if self._failure is not None:
             found, self._failure = self._failure, None
             raise found
         consumer = self.consumer
-        with transient():
-            messages = consumer.consume(1, seconds)  # for more it would wait, whatever there is
+        with translated_errors():
+            messages = consumer.consume(1, seconds)  # with a larger number it would wait for all of them
         if messages:
             try:
                 messages += consumer.consume(self.max_poll_records - 1, 0)
             except KafkaException as error:
                 self._failure = failure(error.args[0])
-        news, self._news = self._news, []
-        news += self._regained()
-        return [*news, *self._batches(messages)]
+        rebalances, self._rebalances = self._rebalances, []
+        rebalances += self._reassigned()
+        return [*rebalances, *self._batches(messages)]
 
     def _batches(self, messages: list[KafkaMessage]) -> list[Batch]:
         """Messages as batches of one partition each; errors among them are kept for the next poll."""
         if any(map(KafkaMessage.error, messages)):
-            messages = [message for message in messages if self._sound(message)]
+            messages = [message for message in messages if self._is_record(message)]
         found = []
         for name, run in by_partition(messages).items():
-            if name not in self._held_back and name in self._memberships:
+            if name not in self._unsought and name in self._memberships:
                 found.append(Batch(name, records(run)))
                 self._next[name] = found[-1].records[-1].offset + 1
         return found
 
-    def _sound(self, message: KafkaMessage) -> bool:
-        """Whether a message is a record; the end of a partition is noted, an error kept."""
-        error, name = message.error(), place(message)
+    def _is_record(self, message: KafkaMessage) -> bool:
+        """Whether a message is a record; else note the end of a partition, or keep the error for the next poll."""
+        error, name = message.error(), partition_of(message)
         if error is None:
             return True
-        if name in self._held_back:  # about a place nobody has sought
+        if name in self._unsought:  # an offset that was not sought
             return False
         if error.code() == KafkaError._PARTITION_EOF:
-            self._next[name] = cast(int, message.offset())  # of messages to be sent alone it is None
+            self._next[name] = cast(int, message.offset())  # None only for messages to send
         else:
             self._failure = failure(error)
         return False
 
     def extent(self, partition: Partition) -> Extent:
-        """The oldest record, the end, and which topic this is."""
-        with transient():
+        """First and end offset, topic id and number of partitions."""
+        with translated_errors():
             found = self.consumer.get_watermark_offsets(TopicPartition(*partition), BROKER_TIMEOUT_SECONDS)
             if found is None:
-                raise Transient(f"the broker did not tell where {partition[0]}-{partition[1]} ends")
+                raise Transient(f"the broker did not return the end offset of {partition[0]}-{partition[1]}")
             topic = self._describe(partition[0])
         self._ends[partition] = found[1]
         return Extent(*found, topic["topic_id"], len(topic["partitions"]))
@@ -267,16 +274,16 @@ class ConfluentSource:
     def seek(self, partition: Partition, offset: int) -> None:
         """Deliver from this offset on."""
         if partition not in self._memberships:
-            return  # revoked meanwhile, as the last poll has said
-        with transient():
-            self._begin_at(TopicPartition(*partition, offset))
+            return  # revoked meanwhile
+        with translated_errors():
+            self._seek(TopicPartition(*partition, offset))
             self._next[partition] = offset
-            self._held_back.discard(partition)
+            self._unsought.discard(partition)
             if not self._paused:
                 self.consumer.resume([TopicPartition(*partition)])
 
-    def _begin_at(self, place: TopicPartition) -> None:
-        """Seek. A partition that the client has given up, since its first offset is deleted, is assigned anew."""
+    def _seek(self, place: TopicPartition) -> None:
+        """Seek; assign the partition again if the client has stopped it because its offset was deleted."""
         try:
             self.consumer.seek(place)
         except KafkaException as error:
@@ -288,18 +295,18 @@ class ConfluentSource:
                 self.consumer.pause([place])
 
     def pause(self) -> None:
-        """Fetch nothing; heartbeats go on."""
+        """Stop fetching; heartbeats continue."""
         if not self._paused:
             self._paused = True
-            with transient():
+            with translated_errors():
                 self.consumer.pause(self.consumer.assignment())
 
     def resume(self) -> None:
-        """Fetch again what was sought."""
+        """Fetch from all sought partitions again."""
         if self._paused:
             self._paused = False
-            sought = [TopicPartition(*name) for name in self._memberships.keys() - self._held_back]
-            with transient():
+            sought = [TopicPartition(*name) for name in self._memberships.keys() - self._unsought]
+            with translated_errors():
                 self.consumer.resume(sought)
 
     # ---------------------------------------------------------------- offsets
@@ -307,13 +314,13 @@ class ConfluentSource:
     def commit(self, positions: Mapping[Partition, int]) -> None:
         """Commit offsets asynchronously, for monitoring tools; errors are ignored."""
         if positions and self._consumer is not None:
-            self._told = dict(positions)
+            self._committed_offsets = dict(positions)
             with suppress(KafkaException):
                 self._consumer.commit(offsets=listed(positions), asynchronous=True)
 
     def committed(self, partition: Partition) -> int | None:
         """Offset committed by the group; waits for pending transactions."""
-        with transient():
+        with translated_errors():
             (found,) = self.consumer.committed([TopicPartition(*partition)], COMMITTED_TIMEOUT_SECONDS)
             if found.error is not None:
                 raise failure(found.error)
@@ -324,7 +331,7 @@ class ConfluentSource:
         consumer, found = self._consumer, dict[Partition, int]()
         if consumer is None:
             return found
-        for name in self._memberships.keys() - self._held_back:
+        for name in self._memberships.keys() - self._unsought:
             if name not in self._next:
                 continue
             known = None
@@ -338,16 +345,16 @@ class ConfluentSource:
 
     @property
     def _shared(self) -> dict[str, Any]:
-        """Properties of every client: brokers, security, those that the user has added."""
+        """Properties of every client: brokers, security, and the user's own."""
         return {name: value for name, value in self.options.items() if name not in {*CONSUMER, *OWN}}
 
     def sender(self, transactional_id: str | None, options: Mapping[str, Any]) -> ConfluentSender:
-        """Connect a producer. Its options are those of the source, and these."""
+        """Connect a producer with the source's options and these."""
         return ConfluentSender(transactional_id, self._shared | properties(options))
 
     def close(self) -> None:
         """Leave the group, unless membership is static."""
-        ours = {name: at for name, at in self._told.items() if name in self._memberships}
+        ours = {name: at for name, at in self._committed_offsets.items() if name in self._memberships}
         if ours and self._consumer is not None:
             with suppress(KafkaException):
                 self._consumer.commit(offsets=listed(ours), asynchronous=False)
@@ -360,12 +367,12 @@ class ConfluentSource:
             try:
                 consumer.close()
             except (KafkaException, RuntimeError, SystemError):
-                # librdkafka has left the group by then; a SystemError is its binding's word for what a callback met.
+                # The group has been left by then. A SystemError is how the binding reports an error in a callback.
                 log.warning("the consumer closed with an error", exc_info=True)
 
 
 def membership(consumer: Consumer) -> Membership:
-    """Current membership; without an id where the group does not know this consumer, or may just have dropped it."""
+    """Current membership; the id is empty if the consumer is no member, or its membership is just changing."""
     before, metadata, after = consumer.memberid(), consumer.consumer_group_metadata(), consumer.memberid()
     return Membership(before if before == after and before else "", metadata)
 
@@ -375,18 +382,18 @@ def plain(name: TopicPartition) -> Partition:
     return name.topic, name.partition
 
 
-def place(message: KafkaMessage) -> Partition:
+def partition_of(message: KafkaMessage) -> Partition:
     """Topic and partition of a message."""
     return cast(Partition, (message.topic(), message.partition()))
 
 
 def by_partition(messages: list[KafkaMessage]) -> dict[Partition, list[KafkaMessage]]:
-    """Messages of each partition, in their order."""
+    """Messages grouped by partition, in order."""
     if len(set(map(KafkaMessage.topic, messages))) == len(set(map(KafkaMessage.partition, messages))) == 1:
-        return {place(messages[0]): messages}
+        return {partition_of(messages[0]): messages}
     found: dict[Partition, list[KafkaMessage]] = {}
     for message in messages:
-        found.setdefault(place(message), []).append(message)
+        found.setdefault(partition_of(message), []).append(message)
     return found
 
 
@@ -396,7 +403,7 @@ def listed(positions: Mapping[Partition, int]) -> list[TopicPartition]:
 
 
 def records(messages: list[KafkaMessage]) -> list[Message]:
-    """Records of one partition, column by column: a call for each record and field, and none of Python's."""
+    """Records of one partition, built column by column without a Python loop."""
     kind = KafkaMessage
     headers: Any = map(kind.headers, messages)
     fields = zip(

@@ -1,0 +1,269 @@
+"""Creates the service and its parts from the settings."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from streamclust_connectors.settings import ConfigError, Settings
+
+if TYPE_CHECKING:
+    from kafka import KafkaConsumer, KafkaProducer
+
+    from streamclust.streaming import StreamClusterer
+    from streamclust_connectors.decode import Decoder
+    from streamclust_connectors.files.sources import FileSource
+    from streamclust_connectors.interfaces import Sink, Source, StreamModel
+    from streamclust_connectors.kafka import KafkaSource
+    from streamclust_connectors.kafka.confluent import ConfluentSource
+    from streamclust_connectors.service import Policy, Service
+    from streamclust_connectors.state_directory import StateDirectory
+
+log = logging.getLogger(__name__)
+GROUP_TRANSACTION_TIMEOUT_MS = 10_000
+"""Transaction time-out with state in Kafka: a dead process delays the others until then."""
+GROUP_MAX_POLL_INTERVAL_MS = 120_000
+"""Maximal time a rebalance waits for a member with state in Kafka; none learns meanwhile. Default of clients: 300 s."""
+FILES = ("csv", "jsonl", "parquet")
+"""Kinds of sources that read files."""
+
+
+def create_service(settings: Settings) -> Service:
+    """A service that is ready to run."""
+    from streamclust_connectors.service import Service
+    from streamclust_connectors.state_directory import StateDirectory
+
+    settings.check()
+    checkpoint = settings.checkpoint
+    store: StateDirectory | None = None
+    if checkpoint.directory is not None:
+        slot = None if settings.source_kind == "kafka" else 0  # each member of a group takes a free slot
+        store = StateDirectory(checkpoint.directory, checkpoint.keep, slot, checkpoint.wait_seconds)
+    origin = source(settings)
+    if settings.state == "kafka":
+        return group_service(settings, origin)
+    return Service(
+        origin,
+        sink(settings, origin, store),
+        learner(settings),
+        store,
+        decoder(settings)
+        if settings.source_kind not in FILES
+        else file_decoder(settings, cast("FileSource", origin)),
+        policy(settings),
+    )
+
+
+def group_service(settings: Settings, origin: Source) -> Service:
+    """A member of a group that shares one model and keeps its state in Kafka."""
+    from kafka import KafkaConsumer
+
+    from streamclust_connectors.kafka import GroupModel, KafkaSink, KafkaState
+    from streamclust_connectors.service import Service
+
+    kafka = settings.kafka
+    assert kafka.topic is not None
+    out = cast(KafkaSink, sink(settings, origin, None))
+    options = client_options(settings, KafkaConsumer)
+    store = KafkaState(kafka.topic, kafka.group_id, out, options)
+
+    def fresh() -> StreamClusterer:
+        return cast("StreamClusterer", learner(settings))
+
+    group = GroupModel(
+        kafka.topic, kafka.group_id, member_name(settings), out, options, fresh,
+        settings.group.model_every_seconds,
+    )  # fmt: skip
+    return Service(origin, out, fresh(), store, decoder(settings), policy(settings), group=group)
+
+
+def member_name(settings: Settings) -> str:
+    """Name of a member: its group_instance_id, or host name and process id."""
+    return settings.kafka.group_instance_id or f"{socket.gethostname()}-{os.getpid()}"
+
+
+def policy(settings: Settings) -> Policy:
+    """Intervals and error handling of the loop."""
+    from streamclust_connectors.service import Policy
+
+    checkpoint = settings.checkpoint
+    bundle = settings.output.assignments_per_message if settings.output_kind == "kafka" else 1
+    return Policy(
+        checkpoint_every=checkpoint.every_seconds,
+        checkpoint_events=checkpoint.every_events,
+        snapshot_every=settings.snapshot.every_seconds,
+        snapshot_method=settings.snapshot.method,
+        start=settings.kafka.start,
+        on_data_loss=settings.on_data_loss,
+        assignments_per_message=bundle,
+        component=settings.output.component,
+    )
+
+
+def learner(settings: Settings) -> StreamModel:
+    """The model that the service trains: a clusterer, or features."""
+    if settings.model == "features":
+        from streamclust.streaming import StreamFeatures
+
+        return StreamFeatures(**settings.features.model_dump())
+    from streamclust.streaming import StreamClusterer
+
+    return StreamClusterer(**settings.engine.model_dump())
+
+
+def warm_up(settings: Settings) -> None:
+    """Load the compiled kernels, in a thread while the client connects to its broker."""
+    import numpy as np
+
+    model = learner(settings)
+    model.learn_many(np.eye(2))  # valid for every family
+    model.assign_many(np.eye(2))
+
+
+def decoder(settings: Settings) -> Decoder:
+    """The decoder of messages."""
+    from streamclust_connectors.decode import Decoder, Fields
+
+    fields = settings.decode.model_dump(exclude={"format"})
+    return Decoder(Fields(**fields), settings.decode.format)
+
+
+def source(settings: Settings) -> Source:
+    """The source of events."""
+    from streamclust_connectors.sources import HttpSource, StandardInput, SyntheticSource
+
+    kind, given = settings.source_kind, settings.source
+    if kind == "kafka":
+        return kafka_source(settings)
+    if kind == "stdin":
+        return StandardInput()
+    if kind == "http":
+        return HttpSource()
+    if kind == "synthetic":
+        return SyntheticSource(
+            given.features, n_events=given.events, n_clusters=given.clusters, seed=given.seed
+        )
+    assert given.path is not None
+    return file_source(given.path, kind, settings)
+
+
+def file_source(path: Path, kind: str, settings: Settings | None = None) -> FileSource:
+    """The source of a file, with the CSV dialect of the settings."""
+    from streamclust_connectors.files.csv_dialect import DialectOptions
+    from streamclust_connectors.files.sources import CsvSource, LinesSource, ParquetSource
+
+    if kind == "csv" and settings is not None:
+        given = settings.source
+        dialect = DialectOptions(
+            given.delimiter, given.decimal, given.encoding, given.header, given.null or ()
+        )
+        return CsvSource(path, dialect_options=dialect, as_text=[settings.decode.key or ""])
+    kinds: dict[str, type[Any]] = {"jsonl": LinesSource, "csv": CsvSource, "parquet": ParquetSource}
+    found: FileSource = kinds[kind](path)
+    return found
+
+
+def file_decoder(settings: Settings, origin: FileSource) -> Decoder:
+    """The decoder of a file's events; columns that are not numeric are ignored and logged."""
+    from streamclust_connectors.cli.file_preview import preview_file
+
+    preview = preview_file(origin, decoder(settings), settings)
+    for note in preview.notes:
+        log.info(note)
+    if preview.warning:
+        log.warning(preview.warning)
+    return preview.decoder
+
+
+def kafka_source(settings: Settings) -> KafkaSource | ConfluentSource:
+    """The source of a Kafka topic, as a member of the consumer group."""
+    kafka = settings.kafka
+    options: dict[str, Any] = {
+        "session_timeout_ms": kafka.session_timeout_ms,
+        "max_poll_records": kafka.max_poll_records,
+    }
+    if kafka.group_instance_id is not None:
+        options["group_instance_id"] = kafka.group_instance_id
+    defaults: dict[str, Any] = {}
+    if settings.state == "kafka":
+        defaults["max_poll_interval_ms"] = max(GROUP_MAX_POLL_INTERVAL_MS, kafka.session_timeout_ms)
+    topics = [] if kafka.topic is None else [kafka.topic]
+    if kafka.client == "kafka-python":
+        from kafka import KafkaConsumer
+
+        from streamclust_connectors.kafka import KafkaSource
+
+        return KafkaSource(
+            topics, kafka.group_id, **defaults | client_options(settings, KafkaConsumer) | options
+        )
+    from streamclust_connectors.kafka.confluent import ConfluentSource
+
+    found = ConfluentSource(topics, kafka.group_id, **defaults | kafka.shared | options)
+    try:
+        found.check_options()
+    except ValueError as error:
+        raise ConfigError(f"kafka: {error}") from None
+    return found
+
+
+def sink(settings: Settings, origin: Source, store: StateDirectory | None) -> Sink:
+    """The sink of results."""
+    from streamclust_connectors.sinks import LinesSink
+
+    kind, topics = settings.output_kind, dict(settings.topics)
+    if kind == "jsonl":
+        return LinesSink(settings.output.path, tuple(topics))
+    if kind != "kafka":
+        return LinesSink(None, tuple(topics) if kind == "stdout" else ())
+    from streamclust_connectors.kafka import KafkaSink
+
+    member: Any = origin if settings.source_kind == "kafka" else kafka_source(settings)
+    topics.setdefault("dead-letters", "")
+    options: dict[str, Any] = {}  # librdkafka's producer takes them from the source
+    if settings.kafka.client == "kafka-python":
+        from kafka import KafkaProducer
+
+        options |= client_options(settings, KafkaProducer)
+    if settings.state == "kafka":  # a dead process delays the others until its transaction ends
+        options["transaction_timeout_ms"] = GROUP_TRANSACTION_TIMEOUT_MS
+    limit = settings.output.max_message_bytes
+    return KafkaSink(member, topics, transactional_id(settings, store), limit, **options)
+
+
+def transactional_id(settings: Settings, store: StateDirectory | None) -> str | None:
+    """Transactional id: unique to this process, and unchanged by a restart if its state is in a directory.
+
+    With state in Kafka, a process without group_instance_id gets a new id at each start: the broker fences by group
+    membership.
+    """
+    kafka = settings.kafka
+    if not settings.exactly_once:
+        return None
+    if kafka.transactional_id is not None:
+        return kafka.transactional_id
+    if settings.state == "kafka" and kafka.group_instance_id is None:
+        return f"{kafka.group_id}.{kafka.topic}.{uuid.uuid4().hex[:12]}"
+    name = kafka.group_instance_id or (0 if store is None else store.slot)
+    return f"{kafka.group_id}.{kafka.topic}.{name}"
+
+
+def client_options(settings: Settings, kind: type[KafkaConsumer | KafkaProducer]) -> dict[str, Any]:
+    """Options for a kafka-python client; unknown options are refused.
+
+    Options for confluent-kafka are left out: commands other than `run` use kafka-python.
+    """
+    from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+
+    given = settings.kafka.shared
+    if settings.kafka.client == "confluent":
+        given = {name: value for name, value in given.items() if name not in settings.kafka.options}
+    known = {
+        name for each in (KafkaAdminClient, KafkaConsumer, KafkaProducer) for name in each.DEFAULT_CONFIG
+    }
+    if unknown := sorted(given.keys() - known):
+        raise ConfigError(f"kafka.options: kafka-python has no option {', '.join(unknown)}")
+    return {name: value for name, value in given.items() if name in kind.DEFAULT_CONFIG}

@@ -1,0 +1,1 @@
+"""Files of events: JSON lines, CSV in any dialect, Parquet."""

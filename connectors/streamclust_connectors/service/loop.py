@@ -1,0 +1,444 @@
+"""The service loop: poll, decode, assign, learn, emit, checkpoint.
+
+A checkpoint holds the model and the next offset of every partition, so every record changes the state exactly once,
+even if the process is killed. Outputs of a record are sent before the checkpoint that includes it is written. With an
+exactly-once sink, records between the checkpoint and the sink's committed offset are learnt again, but not emitted
+again.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from streamclust.lineage import Change
+from streamclust.streaming import Checked, StreamClusterer
+from streamclust_connectors.decode import Decoded, Decoder, Failure, learnable_events
+from streamclust_connectors.interfaces import (
+    EXHAUSTED_ERRNOS,
+    Assigned,
+    Batch,
+    DataLoss,
+    Fenced,
+    Group,
+    MemberStatus,
+    Partition,
+    Revoked,
+    Sink,
+    Source,
+    Store,
+    StreamModel,
+    Transient,
+)
+from streamclust_connectors.service.assigned_partitions import AssignedPartitions
+from streamclust_connectors.service.checkpointer import Checkpointer, checkpoint_failure_message
+from streamclust_connectors.service.fair_lock import FairLock
+from streamclust_connectors.service.outputs import (
+    assignments,
+    dead_letter,
+    group_lifecycle,
+    lifecycle,
+    snapshot,
+)
+from streamclust_connectors.service.policy import Policy
+from streamclust_connectors.service.recent_snapshots import RecentSnapshots
+from streamclust_connectors.service.stats import Stats
+
+log = logging.getLogger(__name__)
+
+
+class Service:
+    """Trains a clusterer (or features) on the records of a source, sends results to a sink, and saves its state.
+
+    >>> from streamclust_connectors.sources import MemorySource
+    >>> from streamclust_connectors.sinks import ListSink
+    >>> source = MemorySource({("events", 0): [b'{"x": 1.0}', b'{"x": 1.1}', b"oops", b'{"x": 0.9}']})
+    >>> service = Service(source, ListSink(), StreamClusterer())
+    >>> service.run()
+    >>> service.stats.events, service.stats.dead_letters
+    (3, 1)
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        sink: Sink,
+        learner: StreamModel,
+        store: Store | None = None,
+        decoder: Decoder | None = None,
+        policy: Policy | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+        group: Group | None = None,
+    ) -> None:
+        self.source, self.sink, self.group = source, sink, group
+        self.decoder = decoder or Decoder()
+        self.policy = policy = policy or Policy()
+        self.stats = Stats(clock)
+        self.snapshots = RecentSnapshots()
+        """The latest snapshots."""
+        self.lock = FairLock()
+        """Held while the clusterer changes; other threads must acquire it to read the clusterer."""
+        isolate = group is not None
+        self.partitions = AssignedPartitions(
+            source, sink, store, learner, policy.start, policy.on_data_loss, isolate
+        )
+        self.partitions.on_event = lambda change: self._changes.append(change)
+        self._changes: list[Change] = []
+        self._clock, self._sleep = clock, sleep
+        self._stopping = self._snapshot_wanted = False
+        self._needs_reload = True
+        """Whether clusterer and offsets may be inconsistent after a failure; the checkpoint is reloaded first."""
+        self._failures = 0
+        self._checkpointer = Checkpointer(self.partitions, self.stats, policy, clock)
+        self._snapshot_due = clock() + (policy.snapshot_every or 0.0)
+        self._first_model_due = clock()
+
+    @property
+    def learner(self) -> StreamModel:
+        """The current clusterer or features; a new object after each reload of a checkpoint."""
+        return self.partitions.learner
+
+    @property
+    def clusterer(self) -> StreamClusterer:
+        """The current clusterer; TypeError for a service that learns features."""
+        if not isinstance(self.learner, StreamClusterer):
+            raise TypeError("this service learns features and has no clusters; use `learner`")
+        return self.learner
+
+    @property
+    def displayed_clusterer(self) -> StreamClusterer:
+        """The clusterer that the API shows: the group's if it has a model, else this process's."""
+        return (self.group and self.group.clusterer) or self.clusterer
+
+    # ---------------------------------------------------------------- loop
+
+    def run(self) -> None:
+        """Run until `stop` or the end of the source; then write a checkpoint and close everything."""
+        try:
+            while not self._stopping:
+                self.stats.beat()
+                try:
+                    self.run_once()
+                    self._failures = 0
+                except Transient as failure:
+                    self._back_off(failure)
+                if self.source.finished and self.policy.stop_at_end and not self._needs_reload:
+                    break
+            self.stats.ready = False
+            if not self._needs_reload:
+                self._last_checkpoint_if_possible()
+        finally:
+            if self.group is not None:
+                self.group.close()
+                assert self.partitions.store is not None
+                self.partitions.store.close()
+            self.source.close()
+            self.sink.close()
+
+    def run_once(self) -> None:
+        """Run one iteration of the loop. The lock is free during the poll."""
+        with self.lock:
+            self._prepare()
+        with self.stats.timed("poll"):
+            polled = self._poll()
+        with self.lock:
+            self._handle_poll(polled)
+
+    def _poll(self) -> Sequence[Assigned | Revoked | Batch]:
+        try:
+            return self.source.poll(self.policy.poll)
+        except DataLoss as error:
+            if self.group is None:
+                raise
+            self._needs_reload = (
+                True  # seeking all partitions again finds the one with lost records and stops it
+            )
+            raise Transient(str(error)) from error
+
+    def _prepare(self) -> None:
+        """Reload the checkpoint if necessary, and seek newly assigned partitions."""
+        try:
+            if self._needs_reload:
+                self._changes.clear()
+                self.sink.discard_uncommitted()
+                if self.group is not None:
+                    self.group.discard_uncommitted()
+                self.partitions.load()
+                self._needs_reload = False
+            if self.group is not None:
+                self.group.update_learner(self.learner)
+            self.partitions.seek_new()
+        except OSError as error:
+            if error.errno in EXHAUSTED_ERRNOS:
+                raise Transient(f"the saved state cannot be read: {error}") from error
+            raise
+        self._apply_back_pressure()
+
+    def _handle_poll(self, polled: Sequence[Assigned | Revoked | Batch]) -> None:
+        """Handle the results of a poll, then write outputs, checkpoints and snapshots that are due."""
+        self._needs_reload = True  # until all polled records are learnt
+        for item in polled:
+            match item:
+                case Assigned(partitions):
+                    self.partitions.add(partitions)
+                case Revoked(partitions):
+                    self.partitions.revoke(partitions)
+                case Batch(partition, records) if partition in self.partitions.positions:
+                    self._learn_or_stop_partition(Batch(partition, records))
+        self._take_snapshot_if_due()
+        self._publish_model()
+        if self._checkpointer.due or self._save_for_first_model():
+            self.checkpoint()
+        elif self.sink.exactly_once:
+            self._commit()  # before the next poll: a rebalance must not find uncommitted outputs
+        self._needs_reload = False
+        self._update_stats()
+
+    def _learn_or_stop_partition(self, batch: Batch) -> None:
+        """Learn a batch; in a group, stop a partition that cannot be learnt and continue with the others."""
+        partition, records = batch
+        try:
+            if not self.learner.feature_names:
+                # Learn the very first event alone: once its features are known, records are decoded as a table.
+                self.learn(Batch(partition, records[:1]))
+                records = records[1:]
+            self.learn(Batch(partition, records))
+        except (Transient, DataLoss, Fenced, OSError):
+            raise
+        except Exception as error:
+            if self.group is None:
+                raise
+            log.exception("a batch of %s-%d cannot be learnt", *partition)
+            self.partitions.stop_partition(partition, f"{type(error).__name__}: {error}")
+            raise Transient(f"{partition[0]}-{partition[1]} was stopped") from error
+
+    def stop(self) -> None:
+        """Ask `run` to finish the batch, write a checkpoint and return."""
+        self._stopping = True
+
+    def stop_on_signals(self) -> None:
+        """Stop on SIGTERM and SIGINT, take a snapshot on SIGUSR1."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.stop())
+        signal.signal(signal.SIGUSR1, lambda *_: self.request_snapshot())
+
+    def _back_off(self, failure: Transient) -> None:
+        """Wait before a retry, longer after each failure in a row."""
+        self.stats.retries += 1
+        self.stats.last_error = str(failure)
+        self._failures += 1
+        wait = self.policy.wait_after(self._failures)
+        log.warning("%s; trying again in %.1f s", failure, wait)
+        self._pause(wait, lambda: self._stopping)
+
+    def _pause(self, seconds: float, over: Callable[[], bool] = lambda: False) -> None:
+        """Sleep with heartbeats, until `over` returns true."""
+        until = self._clock() + seconds
+        while not over() and self._clock() < until:
+            self._sleep(min(0.1, seconds))
+            self.stats.beat()
+
+    def _apply_back_pressure(self) -> None:
+        """Pause the source while the sink is full (back-pressure)."""
+        if self.sink.full:
+            self.source.pause()
+        else:
+            self.source.resume()
+
+    def _update_stats(self) -> None:
+        """Copy positions, lag and readiness to the statistics."""
+        self.stats.positions = dict(self.partitions.positions)
+        self.stats.stopped = dict(self.partitions.stopped)
+        self.stats.ready = bool(self.partitions.positions) and (self.group is None or self.group.ready)
+        self.stats.lag = self.source.lag()
+        self.stats.dropped = self.sink.dropped
+
+    # ---------------------------------------------------------------- records
+
+    def learn(self, batch: Batch) -> None:
+        """Learn a batch and emit its outputs; events that cannot be learnt become dead letters."""
+        partition, records, stats, learner = batch.partition, batch.records, self.stats, self.learner
+        watermark = self.partitions.positions[partition]
+        if records and records[0].offset < watermark:
+            records = [record for record in records if record.offset >= watermark]
+            stats.skipped += len(batch.records) - len(records)
+        if not records:
+            return
+        with stats.timed("decode"):
+            events = self.decoder.decode(records, learner.feature_names)
+            events, checked, failures = learnable_events(learner, events, partition)
+            self._emit_dead_letters(partition, failures)
+        start = 0
+        for run in learner.runs(checked):
+            self._learn_run(partition, events, run, start)
+            start += len(run)
+        stats.messages += len(records)
+        stats.tombstones += events.tombstones
+        stats.events += len(events)
+        self.partitions.positions[partition] = records[-1].offset + 1
+
+    def _emit_dead_letters(self, partition: Partition, failures: Sequence[Failure]) -> None:
+        """Emit records that could not be decoded or learnt, unless that was done before a restart."""
+        self.stats.dead_letters += len(failures)
+        fresh = [f for f in failures if f.record.offset >= self.partitions.emitted[partition]]
+        if fresh and self.sink.wants("dead-letters"):
+            limit = self.sink.max_message_bytes
+            self.sink.emit("dead-letters", [dead_letter(partition, failure, limit) for failure in fresh])
+
+    def _learn_run(self, partition: Partition, events: Decoded, run: Checked, start: int) -> None:
+        """Assign a run of events under the current model, then learn them. The model does not change within a run."""
+        stats, learner, emitted = self.stats, self.learner, self.partitions.emitted[partition]
+        stop = start + len(run)
+        fresh = slice(min(stop, max(start, events.index_from_offset(emitted))), stop)
+        stats.replayed += fresh.start - start
+        if self.sink.wants("assignments") and fresh.start < stop:
+            with stats.timed("assign"):
+                found = learner.assign_many(run[fresh.start - start :])
+            with stats.timed("emit"):
+                version = None if learner.model is None else learner.model.version
+                form = self.policy.assignments_per_message, self.policy.component
+                self.sink.emit("assignments", assignments(partition, events, fresh, found, version, *form))
+            stats.assignments += stop - fresh.start
+        with stats.timed("learn"):
+            learner.learn(run)
+        if self._changes:
+            if fresh.start < stop and self.sink.wants("lifecycle"):
+                self.sink.emit("lifecycle", lifecycle(partition, events, stop - 1, self._changes))
+                stats.lifecycle += len(self._changes)
+            self._changes.clear()
+
+    def learn_checked(self, checked: Checked) -> None:
+        """Learn events sent by HTTP; `checked.shard` is their partition. The caller must hold the lock."""
+        partition: Any = checked.shard
+        with self.stats.timed("learn"):
+            self.learner.learn(checked)
+        self._changes.clear()
+        refused = len(checked.refused)
+        self.stats.messages += len(checked) + refused
+        self.stats.events += len(checked)
+        self.stats.refused += refused
+        self.partitions.positions[partition] += len(checked) + refused
+
+    # ---------------------------------------------------------------- state
+
+    def checkpoint(self) -> OSError | None:
+        """Commit all outputs, write state and offsets as one checkpoint, then commit the offsets to the source.
+
+        If the checkpoint cannot be written, returns the error and commits no offsets; the loop continues. The state of
+        a transactional store is committed together with the outputs.
+        """
+        store = self.partitions.store
+        if store is not None and store.transactional:
+            self._checkpointer.write()
+            self._send_status()
+            self._commit()
+            return None
+        self._commit()
+        failure = self._checkpointer.write()
+        if failure is None and not self.sink.exactly_once:
+            self.source.commit(self.partitions.positions)
+        return failure
+
+    def _last_checkpoint_if_possible(self) -> None:
+        """Write the final checkpoint; in a group a failure is only logged, since the next owners replay the records."""
+        try:
+            self._last_checkpoint()
+        except Transient as failure:
+            if self.group is None:
+                raise
+            log.warning(
+                "the final state was not committed (%s); the next owners replay the records since the last commit",
+                failure,
+            )
+
+    def _last_checkpoint(self) -> None:
+        """Write the final checkpoint, with retries; raises after a time limit."""
+        give_up = self._clock() + self.policy.longest_backoff
+        while True:
+            with self.lock:
+                failure = self.checkpoint()
+            if failure is None:
+                return
+            if self._clock() >= give_up:
+                log.error("stopping without a final checkpoint: %s", checkpoint_failure_message(self.stats))
+                raise failure
+            self._pause(self._checkpointer.wait)
+
+    def _commit(self) -> None:
+        with self.stats.timed("commit"):
+            self.sink.commit(self.partitions.output_positions)
+        self.stats.commits += 1
+
+    # ---------------------------------------------------------------- consumer group
+
+    def _publish_model(self) -> None:
+        """As the leader, send the group's new model, if there is one, and its lifecycle events."""
+        if self.group is None:
+            return
+        self.group.update_leadership(self.partitions.positions)
+        changes = self.group.publish()
+        if changes and self.sink.wants("lifecycle"):
+            self.sink.emit("lifecycle", group_lifecycle(next(iter(self.partitions.positions))[0], changes))
+            self.stats.lifecycle += len(changes)
+
+    def _save_for_first_model(self) -> bool:
+        """Whether to checkpoint now because the group has no model yet; at most once per second."""
+        if (
+            self.group is None
+            or self.group.ready
+            or not self.partitions.changed
+            or self._clock() < self._first_model_due
+        ):
+            return False
+        self._first_model_due = self._clock() + 1.0
+        return True
+
+    def _send_status(self) -> None:
+        """Send this process's status to the other members of the group."""
+        if self.group is None:
+            return
+
+        def named(by_partition: Mapping[Partition, Any]) -> dict[str, Any]:
+            return {f"{topic}-{number}": value for (topic, number), value in by_partition.items()}
+
+        model = self.learner.model
+        self.group.send_status(
+            MemberStatus(
+                positions=named(self.partitions.positions),
+                lag=named(self.source.lag()),
+                stopped=named(self.partitions.stopped),
+                events=sum(self.learner.n_seen_by_shard.values()),
+                events_per_second=self.stats.rate,
+                model_version=None if model is None else model.version,
+            )
+        )
+
+    # ---------------------------------------------------------------- snapshots
+
+    def request_snapshot(self) -> None:
+        """Ask for a snapshot at the end of the current iteration."""
+        self._snapshot_wanted = True
+
+    def _take_snapshot_if_due(self) -> None:
+        due = self.policy.snapshot_every is not None and self._clock() >= self._snapshot_due
+        if not (due or self._snapshot_wanted):
+            return
+        if not isinstance(self.learner, StreamClusterer):  # features have no hierarchy
+            self._snapshot_wanted = False
+            return
+        clusterer = self.displayed_clusterer
+        if not clusterer.shards or clusterer.model is None:
+            return
+        self._snapshot_wanted = False
+        self._snapshot_due = self._clock() + (self.policy.snapshot_every or 0.0)
+        with self.stats.timed("snapshot"):
+            tree = clusterer.snapshot(self.policy.snapshot_method).to_dict()
+            self.snapshots.add(tree, clusterer, self.policy.snapshot_method)
+            if self.sink.wants("snapshots") and (self.group is None or self.group.leads):
+                output = snapshot(tree, clusterer, self.partitions.positions, self.sink.max_message_bytes)
+                self.sink.emit("snapshots", [output])
+        self.stats.snapshots += 1

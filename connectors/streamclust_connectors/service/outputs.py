@@ -1,0 +1,169 @@
+"""Output messages: assignments, lifecycle events, snapshots, dead letters. A replay gives them the same ids."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from itertools import repeat
+from typing import Any
+
+import msgspec
+
+from streamclust import __version__
+from streamclust.lineage import Change
+from streamclust.streaming import Assignment, StreamClusterer
+from streamclust_connectors.decode import Decoded, Failure
+from streamclust_connectors.interfaces import Output, Partition
+
+ERROR_HEADER_PREFIX = "__streamclust.errors."
+"""Prefix of the headers that are added to a dead letter."""
+LEFT_OUT = "left_out"
+"""Header that lists the parts of the record left out because of its size."""
+MAX_REASON_CHARACTERS = 1000
+"""Length to which reasons are cut; custom decoders may raise errors of any length."""
+
+encode = msgspec.json.Encoder().encode
+
+
+class AssignmentOutput(msgspec.Struct, gc=False, omit_defaults=True):
+    """Cluster of an event under the model published when it arrived, and its component if requested."""
+
+    id: str
+    cluster: int | None
+    probability: float | None
+    novelty: float | None
+    version: int | None
+    key: Any
+    time: float | None
+    component: int | None = None
+
+
+class FeaturesOutput(msgspec.Struct, gc=False):
+    """Ids of the features of an event, under the model published when it arrived."""
+
+    id: str
+    features: list[int]
+    version: int | None
+    key: Any
+    time: float | None
+
+
+def assignments(
+    partition: Partition,
+    events: Decoded,
+    run: slice,
+    found: Assignment | list[list[int]] | None,
+    version: int | None,
+    bundle: int = 1,
+    component: bool = False,
+) -> list[Output]:
+    """One output per event of a run or, if `bundle` is larger than 1, one output per `bundle` events.
+
+    `found` holds clusters, or the feature ids of each event; None before the first model.
+    """
+    none: list[Any] = [None] * (run.stop - run.start)
+    ids = events.ids(partition, run)
+    keys = none if events.keys is None else events.keys[run]
+    times = none if events.times is None else events.times[run]
+    contents: list[AssignmentOutput] | list[FeaturesOutput]
+    if isinstance(found, list):
+        contents = [
+            FeaturesOutput(i, features, version, key, moment)
+            for i, features, key, moment in zip(ids, found, keys, times, strict=True)
+        ]
+    else:
+        columns = [none] * 4 if found is None else [values.tolist() for values in found]
+        if not component:
+            columns[3] = none
+        contents = [
+            AssignmentOutput(i, cluster, probability, novelty, version, key, moment, number)
+            for i, cluster, probability, novelty, number, key, moment in zip(
+                ids, *columns, keys, times, strict=True
+            )
+        ]
+    if bundle > 1:
+        values = [encode(contents[i : i + bundle]) for i in range(0, len(contents), bundle)]
+        return [Output(value, None, (), partition) for value in values]
+    record_keys = [record.key for record in events.records[run]]
+    # not strict: `repeat` never ends
+    fields = zip(map(encode, contents), record_keys, repeat(()), repeat(partition), strict=False)
+    return list(map(tuple.__new__, repeat(Output), fields))
+
+
+def lifecycle(partition: Partition, events: Decoded, last: int, changes: Sequence[Change]) -> list[Output]:
+    """One output for each change; its id is made from the event that caused it."""
+    (cause,) = events.ids(partition, slice(last, last + 1))
+    return [
+        Output(
+            encode({"id": f"{cause}-{i}"} | change.to_dict()),
+            str(min(change.children or change.parents)).encode(),
+        )
+        for i, change in enumerate(changes)
+    ]
+
+
+def group_lifecycle(topic: str, changes: Sequence[Change]) -> list[Output]:
+    """One output for each change of a group's model; its id is made from the model's version."""
+    return [
+        Output(
+            encode({"id": f"{topic}-model-{change.version}-{i}"} | change.to_dict()),
+            str(min(change.children or change.parents)).encode(),
+        )
+        for i, change in enumerate(changes)
+    ]
+
+
+def snapshot(
+    tree: Mapping[str, Any],
+    clusterer: StreamClusterer,
+    positions: Mapping[Partition, int],
+    max_bytes: int | None = None,
+) -> Output:
+    """Hierarchy of the records below these positions; without the leaves' scatter if it is too large."""
+    model = clusterer.model
+    offsets = [[topic, number, offset] for (topic, number), offset in sorted(positions.items())]
+    content = {
+        "id": "+".join(f"{topic}-{number}-{offset}" for topic, number, offset in offsets),
+        "positions": offsets,
+        "events": clusterer.n_seen,
+        "version": None if model is None else model.version,
+        "features": list(clusterer.feature_names),
+        "dendrogram": tree,
+    }
+    whole = Output(encode(content))
+    if max_bytes is None or whole.size <= max_bytes:
+        return whole
+    return Output(encode(content | {"dendrogram": {**tree, "scatter": None}}))
+
+
+def dead_letter(partition: Partition, failure: Failure, max_bytes: int | None = None) -> Output:
+    """The record unchanged, with its origin and the reason in added headers.
+
+    A record that is too large is sent without its value and, if necessary, without its key and headers; length and
+    hash in the headers identify the original.
+    """
+    record = failure.record
+    value = record.value or b""
+    why = {
+        "topic": partition[0],
+        "partition": str(partition[1]),
+        "offset": str(record.offset),
+        "stage": failure.stage,
+        "exception": failure.exception,
+        "message": failure.reason[:MAX_REASON_CHARACTERS],
+        "timestamp": str(int(time.time() * 1000)),
+        "version": __version__,
+    }
+    letter = Output(value, record.key, [*record.headers, *_error_headers(why)], partition)
+    if max_bytes is None or letter.size <= max_bytes:
+        return letter
+    why |= {"value_bytes": str(len(value)), "value_sha256": hashlib.sha256(value).hexdigest()}
+    letter = Output(b"", record.key, [*record.headers, *_error_headers(why | {LEFT_OUT: "value"})], partition)
+    if letter.size <= max_bytes:
+        return letter
+    return Output(b"", None, _error_headers(why | {LEFT_OUT: "value, key, headers"}), partition)
+
+
+def _error_headers(why: Mapping[str, str]) -> list[tuple[str, bytes]]:
+    return [(ERROR_HEADER_PREFIX + name, text.encode("utf-8", "replace")) for name, text in why.items()]
