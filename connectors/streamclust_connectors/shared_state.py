@@ -13,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import re
 import time
 from itertools import count
 from pathlib import Path
@@ -23,6 +24,8 @@ from streamclust_connectors.ports import Partition, Place, StateInUse, saved_pla
 
 log = logging.getLogger(__name__)
 
+PLACE = re.compile(r"0|[1-9][0-9]*")
+"""Names of the subdirectories of processes; others are somebody else's."""
 LOCK_POLL_SECONDS = 0.1
 """Time between two tries for a lock that another process has."""
 
@@ -52,9 +55,8 @@ class SharedState:
         else:
             self.place, self._lock = place, self._wait_for(place, wait_seconds)
         folder = self.directory / str(self.place)
-        for unfinished in folder.glob("*.part"):  # of a process that was killed while it wrote
-            unfinished.unlink()
         self._own = Checkpoints(folder, keep)
+        self._own.remove_unfinished()
 
     def _first_free(self) -> tuple[int, int]:
         tried = ((place, self._try_lock(place)) for place in count())
@@ -134,7 +136,7 @@ class SharedState:
 
     def _elsewhere(self, partition: Partition) -> list[tuple[Place, State] | None]:
         """Positions and summaries of a partition in the latest checkpoints of other processes."""
-        others = (folder for folder in self.directory.iterdir() if folder.name.isdigit())
+        others = (path for path in self.directory.iterdir() if PLACE.fullmatch(path.name) and path.is_dir())
         return [_part(folder, partition) for folder in others if folder.name != str(self.place)]
 
     def close(self) -> None:

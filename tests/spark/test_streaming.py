@@ -123,6 +123,7 @@ def test_checkpoints_that_do_not_belong_together_are_refused(spark, files, tmp_p
     with pytest.raises(DataLoss, match="until 4 of another query"):
         job(tmp_path / "c").start(events(spark, directory))
     shutil.rmtree(tmp_path / "c" / "model")
+    (tmp_path / "c" / "query" / "commits" / "5.backup").touch()  # somebody else's
     with pytest.raises(DataLoss, match=r"has done micro-batches until 4, the clusterer's in .* until -1"):
         job(tmp_path / "c").start(events(spark, directory))
     learner = job(tmp_path / "c", on_data_loss="continue")

@@ -12,6 +12,7 @@ which are told apart by their generation.
 from __future__ import annotations
 
 import logging
+import re
 import uuid
 import zlib
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ FORMAT = 2
 READABLE_FORMATS = ("1", "2")
 ARCHIVE = b"PK"
 """Archives begin with this, and nothing that zlib has compressed does."""
+NUMBER = re.compile("0|[1-9][0-9]{0,8}")
+"""Numbers of parts, in keys and headers, as `parts` writes them; other keys are somebody else's."""
 OVERHEAD_BYTES = 500
 """Room for key and headers in a message."""
 
@@ -82,31 +85,38 @@ class Assembler:
         key = (record.key or b"").decode("utf-8", "replace")
         path, _, number = key.rpartition("/")
         name = path.removeprefix(f"{self.group}/")
-        if name == path or not number.isdecimal():
+        if name == path or not NUMBER.fullmatch(number):
             return None  # of another group
         if record.value is None:
             self._open.pop(name, None)
             return Whole(name, "", None) if number == "0" else None
-        told = dict(record.headers)
-        written = told.get("streamclust.format", b"").decode("utf-8", "replace")
+        told = {header: (value or b"").decode("utf-8", "replace") for header, value in record.headers}
+        generation, n_parts = told.get("streamclust.generation", ""), told.get("streamclust.parts", "")
+        written = told.get("streamclust.format", "")
         if written not in READABLE_FORMATS:
-            by = told.get("streamclust.version", b"?").decode("utf-8", "replace")
-            error = CheckpointError(
+            by = told.get("streamclust.version", "?")
+            return self._refuse(
                 f"{self.where} holds a state ({key}) of format {written or 'none'}, written by streamclust {by}; this "
                 f"one ({__version__}) reads formats up to {FORMAT}: run the version that wrote it. Nothing was changed"
             )
-            if not self.lenient:
-                raise error
-            log.error("left out: %s", error)
-            return None
-        generation = told["streamclust.generation"].decode()
+        if not generation or not NUMBER.fullmatch(n_parts):
+            return self._refuse(
+                f"{self.where} holds a record ({key}) without the headers of a state; delete it (send one of the same "
+                "key without a value), or bring back the headers. Nothing was changed"
+            )
         open_generation, found = self._open.get(name, ("", {}))
         if open_generation != generation:
             found = {}
             self._open[name] = generation, found
         found[int(number)] = record.value
-        n = int(told["streamclust.parts"])
+        n = int(n_parts)
         if len(found) < n or set(found) != set(range(n)):
             return None
         del self._open[name]
         return Whole(name, generation, b"".join(found[i] for i in range(n)))
+
+    def _refuse(self, why: str) -> None:
+        """Log a record that cannot be read, or raise CheckpointError, as `lenient` says."""
+        if not self.lenient:
+            raise CheckpointError(why)
+        log.error("left out: %s", why)
