@@ -30,7 +30,7 @@ MAX_JSON_INTEGER = 2**53
 Number = Annotated[int, Path(ge=0, le=MAX_JSON_INTEGER)]
 After = Annotated[int, Query(ge=0, le=MAX_JSON_INTEGER, description="Only what came after this `seq`.")]
 Limit = Annotated[int, Query(ge=1, le=1000)]
-Feature = Annotated[str | None, Query(description="A feature; name both or neither.")]
+Feature = Annotated[str | None, Query(description="A feature; principal axes if neither is named.")]
 
 
 def create_app(backend: Backend, settings: Settings) -> FastAPI:
@@ -169,9 +169,9 @@ def add_model(app: FastAPI, backend: Backend) -> None:
         """Figures of every second after a moment (seconds since 1970); of older ones fewer."""
         return answer(backend.history.since(since))
 
-    @app.get("/v1/view", tags=["model"], response_model=schemas.View, responses=documented(422))
+    @app.get("/v1/view", tags=["model"], response_model=schemas.View, responses=documented(404, 422))
     def view(x: Feature = None, y: Feature = None) -> Response:
-        """Leaves and clusters over two features, or over the first two principal axes."""
+        """Leaves and clusters over one or two features, or over the first two principal axes."""
         return answer(backend.view(x, y))
 
 
@@ -206,11 +206,14 @@ def add_learning(app: FastAPI, backend: Backend) -> None:
         "/v1/predict",
         tags=["model"],
         response_model=schemas.Prediction,
-        responses=documented(422),
-        openapi_extra={"requestBody": schemas.EVENTS},
+        responses=documented(409, 422),
+        openapi_extra={"requestBody": schemas.PREDICT},
     )
     async def predict(request: Request) -> Response:
-        """The cluster of each event, how probable that is, and how novel the event is (-log p)."""
+        """The cluster of each event, how probable that is, and how novel the event is (-log p).
+
+        409 if vectors have another number of values than there are features.
+        """
         body = await request.body()
         return answer(await run_in_threadpool(backend.predict, body))
 
@@ -219,12 +222,13 @@ def add_learning(app: FastAPI, backend: Backend) -> None:
         tags=["model"],
         response_model=schemas.Learnt,
         responses=documented(409, 422),
-        openapi_extra={"requestBody": schemas.EVENTS},
+        openapi_extra={"requestBody": schemas.LEARN},
     )
     async def learn(request: Request) -> Response:
         """Learn events; those that cannot be learnt are refused, the others are learnt all the same.
 
-        Only `streamclust serve` does: beside another source, events are that source's.
+        Only `streamclust serve` does: beside another source, events are that source's (409). 409 also if vectors have
+        another number of values than there are features, or the features would become too many.
         """
         body = await request.body()
         return answer(await run_in_threadpool(backend.learn, body))

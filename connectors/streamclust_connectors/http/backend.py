@@ -23,7 +23,7 @@ from streamclust_connectors.http import bodies, detail
 from streamclust_connectors.http.history import Journal, Sample, SampleHistory
 from streamclust_connectors.http.kept import LOCK_TIMEOUT_SECONDS, Kept
 from streamclust_connectors.http.problems import HttpProblem
-from streamclust_connectors.http.view import PlaneView, view
+from streamclust_connectors.http.view import PlaneView, UnknownFeature, view
 from streamclust_connectors.service import Service
 from streamclust_connectors.settings.sections import HttpSection
 from streamclust_connectors.shelf import MAX_SNAPSHOTS, TakenSnapshot
@@ -218,11 +218,10 @@ class Backend:
 
     def view(self, x: str | None, y: str | None) -> PlaneView:
         """Leaves and clusters over two axes."""
-        seen = self._scene()
         try:
-            return view(seen, x, y)
-        except ValueError as error:
-            raise HttpProblem(422, str(error)) from None
+            return view(self._scene(), x, y)
+        except UnknownFeature as error:
+            raise HttpProblem(404, str(error)) from None
 
     # ---------------------------------------------------------------- events
 
@@ -246,6 +245,8 @@ class Backend:
                 unknown = [None] * len(events)
                 return Predicted(None if model is None else model.version, unknown, unknown, unknown)
             clusterer.check_rows(points)
+        except bodies.Unfit as error:
+            raise HttpProblem(409, str(error)) from None
         except (TypeError, ValueError) as error:
             raise HttpProblem(422, str(error)) from None
         with np.errstate(all="ignore"):  # what overflows is written as null
@@ -275,6 +276,8 @@ class Backend:
                 self._picture.forget()
                 self._scene.forget()
                 self._closeup.forget()
+        except bodies.Unfit as error:
+            raise HttpProblem(409, str(error)) from None
         except bodies.Unreadable as error:
             raise HttpProblem(422, str(error)) from None
         return {

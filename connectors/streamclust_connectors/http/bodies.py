@@ -31,6 +31,10 @@ class Unreadable(ValueError):  # noqa: N818
     """A body that holds no events, and why."""
 
 
+class Unfit(ValueError):  # noqa: N818
+    """Events that can be read, but not with the features that are known, and why."""
+
+
 class BodyTable(msgspec.Struct, forbid_unknown_fields=True):
     """Events as rows of numbers; null is a number that is missing."""
 
@@ -74,9 +78,9 @@ def _read(body: bytes) -> Events:
     except msgspec.ValidationError:
         content = read_anything(body)
         if isinstance(content, dict) and isinstance(content.get("vectors"), list):
-            if content.keys() == {"vectors"} and all(isinstance(each, str) for each in content["vectors"]):
-                return table_of_vectors(content["vectors"])
-            raise
+            if not any(isinstance(each, str) for each in content["vectors"]):
+                raise
+            return msgspec.convert(content | {"vectors": unpacked(content["vectors"])}, BodyTable)
     if not isinstance(content, (dict, list)):
         raise Unreadable('events are {"x": 1.5, ...}, an array of such, or {"vectors": [[1.5, ...], ...]}')
     return content if isinstance(content, list) else [content]
@@ -97,11 +101,15 @@ def _read_vectors(body: bytes, vector: str) -> Events:
 
 def table_of_vectors(vectors: Iterable[Json]) -> BodyTable:
     """Arrays of numbers, or base64 of float32, as a table."""
+    return BodyTable(msgspec.convert(unpacked(vectors), list[list[float | None]]))
+
+
+def unpacked(vectors: Iterable[Json]) -> list[Json]:
+    """Vectors with an array of numbers in place of each base64 text."""
     try:
-        plain = [packed_numbers(each) if isinstance(each, str) else each for each in vectors]
+        return [packed_numbers(each) if isinstance(each, str) else each for each in vectors]
     except ValueError as error:
         raise Unreadable(str(error)) from None
-    return BodyTable(msgspec.convert(plain, list[list[float | None]]))
 
 
 # -------------------------------------------------------------------- events -> what is learnt
@@ -175,7 +183,7 @@ def array(events: BodyTable) -> NDArray[np.float64]:
 def check_width(found: NDArray[np.float64], names: Names) -> None:
     """Refuse rows whose length is not the number of known features."""
     if len(found) and names and found.shape[1] != len(names):
-        raise Unreadable(
+        raise Unfit(
             f"vectors have {found.shape[1]} numbers, the features are {len(names)}: give as many, or name them in "
             '"features"'
         )
@@ -188,7 +196,7 @@ def check_features(vectors: Vectors, names: Names, most: int) -> None:
     else:
         total = len({*names}.union(*(event for event in vectors if isinstance(event, dict))))
     if total > most:
-        raise Unreadable(f"that would make {total} features, at most {most} may be (http.max_features)")
+        raise Unfit(f"that would make {total} features, at most {most} may be (http.max_features)")
 
 
 def check_named(features: list[str], found: NDArray[np.float64]) -> None:
