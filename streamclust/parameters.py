@@ -279,7 +279,7 @@ use refit="bkm" for it
         )
     if given.get("mixture") == "uninformative" and given.get("family", "gaussian") != "gaussian":
         raise ValueError(
-            f'mixture="uninformative" is for family="gaussian", got {given.get("family")!r}; use mixture="finite" for it'
+            f'mixture="uninformative" is for family="gaussian", got {given["family"]!r}; use mixture="finite" for it'
         )
     if given.get("shape") == "any" and given.get("family") not in GAUSSIANS:
         raise ValueError(
