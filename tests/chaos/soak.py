@@ -140,7 +140,9 @@ class Disturbed:
                 teach(self.model, piece)
         except KeyboardInterrupt:
             self.interrupted += 1
-        teach(self.model, piece.part(self.model.n_seen - before, None))
+        learnt = self.model.n_seen - before
+        assert 0 <= learnt <= len(piece.rows), f"Ctrl-C changed the count of events by {learnt}"
+        teach(self.model, piece.part(learnt, None))
 
     def _learn_in_threads(self, block):
         """Several threads learn parts of a block while another asks."""
