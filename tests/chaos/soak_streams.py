@@ -150,9 +150,16 @@ class Mixture:
         self.known_at[: self.first_width] = 0
         self.unit = log_uniform(rng, 1e-3, 1e3)
         self.centres = 8.0 * rng.normal(size=(self.k, self.d))
-        self.turns = rng.normal(size=(self.k, self.d, self.d)) / np.sqrt(self.d)
+        self.turns = self._turns()
         self.velocity = rng.normal(size=(self.k, self.d)) * log_uniform(rng, 1e-2, 1.0)
-        self.stuck_rows = 0
+
+    def _turns(self):
+        """Maps from noise to each cluster's own: clusters of the family, of which there are few."""
+        turns = self.rng.normal(size=(self.k, self.d, self.d)) / np.sqrt(self.d)
+        if self.family == "gaussian":
+            return turns
+        scale = np.abs(turns[:, :, 0]) if self.family == "diagonal" else np.abs(turns[:, :1, 0])
+        return (0.1 + scale)[:, :, None] * np.eye(self.d)
 
     def rows(self, n, done):
         if "drift" in self.troubles:

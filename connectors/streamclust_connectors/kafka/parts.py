@@ -95,15 +95,17 @@ class Assembler:
         written = told.get("streamclust.format", "")
         if written not in READABLE_FORMATS:
             by = told.get("streamclust.version", "?")
-            return self._refuse(
+            self._refuse(
                 f"{self.where} holds a state ({key}) of format {written or 'none'}, written by streamclust {by}; this "
                 f"one ({__version__}) reads formats up to {FORMAT}: run the version that wrote it. Nothing was changed"
             )
+            return None
         if not generation or not NUMBER.fullmatch(n_parts):
-            return self._refuse(
+            self._refuse(
                 f"{self.where} holds a record ({key}) without the headers of a state; delete it (send one of the same "
                 "key without a value), or bring back the headers. Nothing was changed"
             )
+            return None
         open_generation, found = self._open.get(name, ("", {}))
         if open_generation != generation:
             found = {}
