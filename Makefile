@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RUNS := $(VENV)/.runs
 READY := $(VENV)/.ready
 
-.PHONY: help demo test plain oldest coverage lint docs gallery papers wheel bench chaos fuzz clean
+.PHONY: help demo test plain oldest coverage lint docs gallery papers wheel bench chaos fuzz soak clean
 help:  ## what can be done here
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -73,6 +73,9 @@ chaos: $(READY)  ## kill the service fifty times, and count what it learnt; OF=g
 
 fuzz: $(READY)  ## a million messages, half of them rubbish, through a broker
 	$(BIN)/python tests/chaos/fuzz.py $(FUZZ)
+
+soak: $(READY)  ## two hundred long random streams with every trouble: nothing lost, no failure, no growth
+	$(BIN)/python tests/chaos/soak.py $(SOAK)
 
 clean:  ## forget the environment and everything built
 	rm -rf $(VENV) .nox .coverage build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache demo-output

@@ -277,6 +277,10 @@ use refit="bkm" for it
             f'refit="{given["refit"]}" fits Gaussians: family must be one of {", ".join(GAUSSIANS)}, '
             f'got {given.get("family")!r}; use refit="bkm" for it'
         )
+    if given.get("mixture") == "uninformative" and given.get("family", "gaussian") != "gaussian":
+        raise ValueError(
+            f'mixture="uninformative" is for family="gaussian", got {given["family"]!r}; use mixture="finite" for it'
+        )
     if given.get("shape") == "any" and given.get("family") not in GAUSSIANS:
         raise ValueError(
             f'shape="any" joins Gaussians: family must be one of {", ".join(GAUSSIANS)}, '

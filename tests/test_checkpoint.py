@@ -119,6 +119,32 @@ def test_the_last_few_are_kept_and_a_damaged_one_is_passed_over_loudly(tmp_path,
         Checkpoints(tmp_path, keep=0)
 
 
+FOREIGN = ("backup.checkpoint", "²³.checkpoint", "7.checkpoint", "000000000009.checkpoint.old", "a.part")
+
+
+def test_files_of_other_names_are_left_alone(tmp_path):
+    for name in FOREIGN:
+        (tmp_path / name).write_bytes(b"mine")
+    (tmp_path / "000000000003.checkpoint").mkdir()
+    checkpoints = Checkpoints(tmp_path, keep=2)
+    assert checkpoints.files() == []
+    assert checkpoints.latest() is None
+    (tmp_path / "000000000004.checkpointab_c.part").write_bytes(b"half")
+    checkpoints.remove_unfinished()
+    saved = [checkpoints.save(State({}, {"n": n})).name for n in range(4)]
+    assert saved == [f"00000000000{number}.checkpoint" for number in (4, 5, 6, 7)]
+    assert checkpoints.latest().values["n"] == 3
+    assert {path.name for path in tmp_path.iterdir()} == {*FOREIGN, "000000000003.checkpoint", *saved[2:]}
+
+
+def test_the_newest_is_the_one_of_the_largest_number(tmp_path):
+    """Also where numbers have outgrown their twelve digits."""
+    write(tmp_path / "999999999999.checkpoint", State({}, {"n": 0}))
+    checkpoints = Checkpoints(tmp_path, keep=2)
+    checkpoints.save(State({}, {"n": 1}))
+    assert checkpoints.latest().values["n"] == 1
+
+
 def test_positions_travel_with_the_state(tmp_path):
     model = StreamClusterer(half_life=1000.0, family="poisson", missing="error")
     model.learn_many(np.random.default_rng(0).poisson(3.0, size=(300, 2)))

@@ -185,6 +185,10 @@ def test_parameters_that_do_not_go_together_are_refused_before_a_service_runs():
             load(overrides={"engine": {"refit": "chunky-em", "family": family}})
         with pytest.raises(ValueError, match="fits Gaussians"):
             StreamClusterer(refit="chunky-em", family=family)
+        with pytest.raises(ConfigError, match=r"engine: mixture=.uninformative. is for family=.gaussian."):
+            load(overrides={"engine": {"mixture": "uninformative", "family": family}})
+        with pytest.raises(ValueError, match=r"mixture=.uninformative. is for"):
+            StreamClusterer(mixture="uninformative", family=family)
 
 
 # -------------------------------------------------------------------- the scikit-learn estimator

@@ -13,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import re
 import time
 from itertools import count
 from pathlib import Path
@@ -23,6 +24,8 @@ from streamclust_connectors.interfaces import Partition, SavedPosition, StateInU
 
 log = logging.getLogger(__name__)
 
+SLOT = re.compile(r"0|[1-9][0-9]*")
+"""Names of the subdirectories of processes; others belong to other programs."""
 LOCK_POLL_SECONDS = 0.1
 """Time between two attempts to get a lock that another process holds."""
 
@@ -52,9 +55,8 @@ class StateDirectory:
         else:
             self.slot, self._lock = slot, self._wait_for(slot, wait_seconds)
         folder = self.directory / str(self.slot)
-        for unfinished in folder.glob("*.part"):  # left by a process that was killed while writing
-            unfinished.unlink()
         self._own = Checkpoints(folder, keep)
+        self._own.remove_unfinished()
 
     def _first_free(self) -> tuple[int, int]:
         tried = ((slot, self._try_lock(slot)) for slot in count())
@@ -136,7 +138,7 @@ class StateDirectory:
 
     def _of_others(self, partition: Partition) -> list[tuple[SavedPosition, State] | None]:
         """Positions and summaries of a partition in the latest checkpoints of other processes."""
-        others = (folder for folder in self.directory.iterdir() if folder.name.isdigit())
+        others = (path for path in self.directory.iterdir() if SLOT.fullmatch(path.name) and path.is_dir())
         return [_summary_in(folder, partition) for folder in others if folder.name != str(self.slot)]
 
     def close(self) -> None:

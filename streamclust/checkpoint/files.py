@@ -11,6 +11,7 @@ import io
 import json
 import logging
 import os
+import re
 import tempfile
 import zipfile
 import zlib
@@ -27,6 +28,10 @@ FORMAT = 1
 MAGIC = b"streamclust checkpoint"
 VALUES = "values.json"
 SUFFIX = ".checkpoint"
+NUMBERED = re.compile(rf"([0-9]{{12,}}){re.escape(SUFFIX)}")
+"""Names of the files of `Checkpoints`; files of other names are somebody else's."""
+UNFINISHED = re.compile(rf"{NUMBERED.pattern}\w+\.part")
+"""Names of the temporary files of `write` for such files."""
 NO_FILE_HANDLES = (errno.EMFILE, errno.ENFILE)
 COMPRESSION_LEVEL = 1
 WORTH_COMPRESSING = 0.6
@@ -145,19 +150,30 @@ class Checkpoints:
         self.directory.mkdir(parents=True, exist_ok=True)
 
     def files(self) -> list[Path]:
-        """The checkpoints there are, the newest first."""
+        """The checkpoints there are, the newest first; files of other names are left alone."""
+        found = self._numbered()
+        return [found[number] for number in sorted(found, reverse=True) if not found[number].is_dir()]
+
+    def _numbered(self) -> dict[int, Path]:
+        """Everything in the directory that has the name of a checkpoint, by number."""
         # Not glob, which in some versions of Python finds nothing where it may not look.
-        return sorted((path for path in self.directory.iterdir() if path.suffix == SUFFIX), reverse=True)
+        named = ((NUMBERED.fullmatch(path.name), path) for path in self.directory.iterdir())
+        return {int(match[1]): path for match, path in named if match}
 
     def save(self, state: State) -> Path:
         """Write a checkpoint and delete the oldest ones."""
-        newest = self.files()[:1]
-        number = int(newest[0].stem) + 1 if newest else 1
+        number = max(self._numbered(), default=0) + 1
         path = self.directory / f"{number:012d}{SUFFIX}"
         write(path, state)
         for old in self.files()[self.keep :]:
             old.unlink()
         return path
+
+    def remove_unfinished(self) -> None:
+        """Delete the temporary files of a process that was killed while it wrote; no other process may be writing."""
+        for path in self.directory.iterdir():
+            if UNFINISHED.fullmatch(path.name) and not path.is_dir():
+                path.unlink()
 
     def latest(self) -> State | None:
         """The newest intact checkpoint, or None; logs an error for newer ones that are damaged."""

@@ -18,7 +18,7 @@ from streamclust.engine.incomplete import Row, learn_filled, learn_with_zeros
 from streamclust.engine.looking import MIN_EXPECTED_EVENTS, NEVER, TOLERATED_SHARE, Looking
 from streamclust.engine.model import NOWHERE, Model, Result, large_rows
 from streamclust.engine.present import kish
-from streamclust.engine.refits import Refit, Work
+from streamclust.engine.refits import Refit, Work, widened
 from streamclust.engine.running import moved
 from streamclust.engine.settings import COVARIANCE, EngineSettings
 from streamclust.engine.shards import WHOLE_EVENTS, Shard, Shards
@@ -383,7 +383,7 @@ class Engine(Looking):
         start = tree.total if fresh else self.model.current.clusters
         if len(aside):
             start = start[np.setdiff1d(np.arange(len(start)), aside)]
-        start = start if more is None else Moments.stack([start, more])
+        start = start if more is None else Moments.stack([widened(start, tree), widened(more, tree)])
         lag = schedule.lag(self.n_seen, self.next_refit) if lag is None else lag
         settling = self.last_challenge == 0.0
         # events at the last challenge

@@ -169,13 +169,19 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=wait_before_fork)
 
 
+def widened(rows: Moments, tree: SummaryTree | WithStrays) -> Moments:
+    """Clusters with all features of a tree: in those that have appeared since, they vary about one value."""
+    if rows.n_features == tree.n_features:
+        return rows
+    return rows.widen(tree.total.mean[0, rows.n_features :])
+
+
 def find(work: Work) -> Found:
     """Refit from given clusters; where `cold`, challenge the result by one from nothing."""
     settings, start = work.settings, work.start
     sampled = settings.refit != "chunky-em"
     tree = WithStrays(work.tree, work.old.large, work.strays) if sampled else work.tree
-    if start.n_features < tree.n_features:  # features have appeared since: all of them vary about one value
-        start = start.widen(tree.total.mean[0, start.n_features :])
+    start = widened(start, tree)
     if work.search_strays and settings.refit == "bkm":
         start = with_rare(settings, start, work.strays[work.old.large.outside(work.strays)], work.number)
     best = fit(

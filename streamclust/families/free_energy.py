@@ -93,7 +93,8 @@ class Infinite(Finite):
     """A Dirichlet process of concentration φ0: clusters are a partition, without labels [BKM eqs. 23, 24].
 
     -log Γ(N_c) falls to -∞ as N_c goes to 0, so a decayed cluster would look infinitely good (erratum 5).
-    Clusters below weight 1 are to be dissolved first; to score them is refused.
+    Clusters below weight 1 are to be dissolved first; to score them is refused. A single cluster of all that there is
+    cannot be dissolved: below weight 1 it is scored as one of weight 1.
     """
 
     name: ClassVar[MixtureName] = "infinite"
@@ -108,12 +109,13 @@ class Infinite(Finite):
 
     def cluster_terms(self, family: AnyFamily, clusters: Moments) -> Floats:
         """What each cluster adds to F: -log_marginal - log Γ(N_c) - log φ0."""
-        if not np.all(self.viable(clusters)):
+        if len(clusters) > 1 and not np.all(self.viable(clusters)):
             raise ValueError(
                 f"the infinite mixture cannot score a cluster of weight {clusters.weight.min()}, below 1; "
                 "dissolve the clusters that are not viable() first and give their points to the others"
             )
-        return cast(Floats, -family.log_marginal(clusters) - gammaln(clusters.weight) - np.log(self.phi0))
+        weight = np.maximum(clusters.weight, 1.0)
+        return cast(Floats, -family.log_marginal(clusters) - gammaln(weight) - np.log(self.phi0))
 
     def normaliser(self, weight: Weight, n_clusters: int) -> Weight:
         """log Γ(N + φ0) - log Γ(φ0), whatever K is."""

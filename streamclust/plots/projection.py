@@ -18,8 +18,8 @@ MIN_VARIANCE_SHARE = 1e-9
 """Variance that ellipses have in any direction, in units of the largest one's."""
 
 
-def feature_axes(n_features: int, across: int, up: int) -> Floats:
-    """The axes (D, 2) that show two features as they are.
+def feature_axes(n_features: int, across: int | None, up: int | None) -> Floats:
+    """The axes (D, 2) that show two features as they are; an axis without a feature shows 0.
 
     >>> feature_axes(3, 2, 0)
     array([[0., 1.],
@@ -27,7 +27,9 @@ def feature_axes(n_features: int, across: int, up: int) -> Floats:
            [1., 0.]])
     """
     axes = np.zeros((n_features, 2))
-    axes[across, 0] = axes[up, 1] = 1.0
+    for axis, feature in enumerate((across, up)):
+        if feature is not None:
+            axes[feature, axis] = 1.0
     return axes
 
 

@@ -19,6 +19,7 @@ from streamclust.engine.door import Door
 from streamclust.engine.incomplete import Row, stacked, widths
 from streamclust.families import is_discrete
 from streamclust.frames import TableLike, warn_left_out
+from streamclust.interrupts import HeldInterrupts
 from streamclust.parameters import Invalid, ScaleName
 from streamclust.schema import Cells, Schema
 from streamclust.streaming.checked import Checked
@@ -159,16 +160,19 @@ class Intake:
     def flush(self) -> None:
         """Learn the buffered events. If that is interrupted (Ctrl-C), those not learnt yet stay in the buffer."""
         before = self.door.n_seen
-        plain, self._plain = self._plain, []
-        others, self._others = self._others, []
+        plain: list[tuple[float, ...]] = []
+        others: list[tuple[Row, float, float | None]] = []
         try:
+            with HeldInterrupts():  # an event is in one of the lists, whenever Ctrl-C comes
+                plain, self._plain = self._plain, plain
+                others, self._others = self._others, others
             if plain:
                 self._learn_rows(np.array(plain, dtype=np.float64), None, None)
             if others:
                 self._learn_others(others)
         except KeyboardInterrupt:
             learnt = self.door.n_seen - before
-            self._plain, self._others = plain[learnt:], others[learnt:]
+            self._plain, self._others = plain[learnt:] + self._plain, others[learnt:] + self._others
             raise
         finally:
             self.make_room()

@@ -5,9 +5,12 @@ import os
 import signal
 import subprocess
 import warnings
+from types import SimpleNamespace
 
 import pytest
 
+from streamclust_connectors.cli.letters import refused_at
+from streamclust_connectors.outputs import ERROR_HEADER_PREFIX
 from tests.cli.conftest import COMMAND
 
 with warnings.catch_warnings():
@@ -118,3 +121,12 @@ def test_an_option_that_no_client_knows(invoke):
 def test_a_broker_that_is_not_there(command):
     more = ("--topic", "events", "-b", "127.0.0.1:1", "--set", "kafka.options.bootstrap_timeout_ms=500")
     assert command("dlq", "ls", *more, code=5).stderr.startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    "told", [b"1700000000000", b"yesterday", b"", None, "²".encode(), b"9" * 5000, b"-1"]
+)
+def test_a_letter_of_somebody_else_is_dated_by_its_own_record(told):
+    name = f"{ERROR_HEADER_PREFIX}timestamp"
+    letter = SimpleNamespace(headers=[("other", None), (name, told)], timestamp=1_600_000_000_000)
+    assert refused_at(letter).year == (2023 if told == b"1700000000000" else 2020)

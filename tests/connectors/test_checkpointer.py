@@ -188,6 +188,20 @@ def test_without_file_handles_nothing_is_taken_for_missing(tmp_path, monkeypatch
     assert service.clusterer.n_seen == 100
 
 
+def test_files_of_others_in_the_state_directory_change_nothing(tmp_path):
+    values, _ = events(100)
+    (tmp_path / "0").mkdir()
+    foreign = [
+        tmp_path / name for name in ("0/backup.checkpoint", "0/notes.part", "backup.checkpoint", "7", "²")
+    ]
+    for path in foreign:
+        path.write_bytes(b"mine")
+    serve(MemorySource({P: values[:60]}), store=SharedState(tmp_path)).held.store.close()
+    service = serve(MemorySource({P: values}), store=SharedState(tmp_path), policy=EAGER)
+    assert (service.stats.events, service.clusterer.n_seen) == (40, 100)
+    assert [path.read_bytes() for path in foreign] == [b"mine"] * len(foreign)
+
+
 def test_a_file_that_cannot_be_opened_for_now(tmp_path, monkeypatch):
     path = Checkpoints(tmp_path).save(StreamClusterer().to_state())
 

@@ -398,6 +398,33 @@ def test_a_state_of_another_format_is_left_out_where_others_count():
     assert whole.body == b"s" * 1500
 
 
+def test_records_of_others_are_no_parts():
+    """Keys that `parts` does not write are somebody else's; a record without its headers is refused with the cure."""
+    sound = parts("g", "state", b"s" * 1500, 1000)
+    keys = [
+        b"g/state/backup",
+        "g/state/²".encode(),
+        "g/state/٣".encode(),
+        b"g/state/01",
+        b"g/state/" + b"9" * 5000,
+    ]
+    others = [Output(b"?", key, [("streamclust.format", b"2")]) for key in [*keys, None, b"", b"\xff/0"]]
+    (whole,) = assembled([*others, sound[0], *others, *sound[1:]])
+    assert whole.body == b"s" * 1500
+    kinds = [("streamclust.format", b"2"), ("streamclust.generation", b"a"), ("streamclust.parts", b"1")]
+    for bare in (
+        kinds[:1],
+        kinds[:2],
+        [*kinds[:2], ("streamclust.parts", None)],
+        [*kinds[:2], ("streamclust.parts", b"x")],
+    ):
+        record = Output(b"?", b"g/state/0", bare)
+        with pytest.raises(CheckpointError, match="without the headers of a state; delete it"):
+            assembled([record])
+        (whole,) = assembled([record, *sound, record], lenient=True)
+        assert whole.body == b"s" * 1500
+
+
 def test_parts_of_an_older_generation_are_never_mixed_in():
     old, new = parts("g", "state", b"o" * 1500, 1000), parts("g", "state", b"n" * 2400, 1000)
     assert len(old) < len(new)

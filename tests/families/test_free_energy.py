@@ -163,6 +163,16 @@ def test_a_decayed_cluster_is_refused_by_the_infinite_mixture():
     assert np.isfinite(FINITE.free_energy(GAUSSIAN, faded))
 
 
+def test_a_single_cluster_of_little_weight_is_scored_by_the_infinite_mixture():
+    """There is nothing that it could be dissolved into; the less it weighs, the less it may seem to be worth."""
+    whole = CLUSTERS.total()
+    terms = [
+        INFINITE.cluster_terms(GAUSSIAN, whole.scale(w / whole.weight))[0] for w in (1e-6, 0.01, 0.5, 1.0)
+    ]
+    assert np.isfinite(terms).all()
+    assert terms == sorted(terms)
+
+
 def test_empty_clusters():
     with_empty = Moments.stack([CLUSTERS, Moments.empty(1, 2)])
     assert FINITE.free_energy(GAUSSIAN, with_empty) > FINITE.free_energy(GAUSSIAN, CLUSTERS)

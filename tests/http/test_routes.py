@@ -180,8 +180,11 @@ def test_view(shared):
     chosen = shared.client.get("/v1/view", params={"x": "y", "y": "x"}).json()
     assert chosen["labels"] == ["y", "x"]
     assert chosen["explained"] is None
-    assert "no feature 'z'" in problem(shared.client.get("/v1/view?x=z&y=x"), 422)["detail"]
-    problem(shared.client.get("/v1/view?x=x"), 422)
+    assert "no feature 'z'" in problem(shared.client.get("/v1/view?x=z&y=x"), 404)["detail"]
+    alone = [shared.client.get("/v1/view", params={axis: "x"}).json() for axis in ("x", "y")]
+    assert [one["labels"] for one in alone] == [["x", ""], ["", "x"]]
+    assert alone[0]["leaves"]["x"] == alone[1]["leaves"]["y"] == chosen["leaves"]["y"]
+    assert set(alone[0]["leaves"]["y"]) == set(alone[1]["leaves"]["x"]) == {0.0}
 
 
 def test_events_and_where_to_go_on(shared):
@@ -383,7 +386,7 @@ def test_nothing_is_learnt_of_nothing(start):
     for _ in range(2):  # before there are features, and after
         for body in ([], {"vectors": []}, {"vectors": [], "features": ["x"]}):
             assert found.client.post("/v1/learn", json=body).json() == {"learnt": 0, "refused": []}
-        assert found.client.post("/v1/learn", json={"vectors": [[], []]}).status_code in (200, 422)
+        assert found.client.post("/v1/learn", json={"vectors": [[], []]}).status_code in (200, 409)
         found.client.post("/v1/learn", json={"x": 1}).raise_for_status()
     assert found.service.clusterer.n_seen == 2
 
@@ -399,7 +402,7 @@ def test_rows_that_cannot_be_learnt(start):
 def test_new_features_widen_what_is_known(api):
     assert api.client.post("/v1/learn", json={"x": 1, "y": 1, "z": 1}).json()["learnt"] == 1
     assert api.client.get("/v1/status").json()["features"] == ["x", "y", "z"]
-    problem(api.client.post("/v1/predict", json={"vectors": [[1, 1]]}), 422)
+    problem(api.client.post("/v1/predict", json={"vectors": [[1, 1]]}), 409)
     assert api.client.post("/v1/predict", json={"vectors": [[1, 1, 1]]}).status_code == 200
     assert len(api.client.get("/v1/clusters").json()["clusters"][0]["mean"]) == 3
 
@@ -409,7 +412,7 @@ def test_features_cannot_become_too_many(start):
     for body in ({"a": 1, "b": 2}, [{"a": 1, "b": 2, "c": 3}, {"a": 5, "b": None}]):
         assert found.client.post("/v1/learn", json=body).status_code == 200
     for body in ({"d": 1}, [{"a": 1}, {"b": 2, "e": 3}], {"vectors": [[1]], "features": ["z"]}):
-        assert "max_features" in problem(found.client.post("/v1/learn", json=body), 422)["detail"]
+        assert "max_features" in problem(found.client.post("/v1/learn", json=body), 409)["detail"]
     assert found.service.clusterer.n_seen == 3
     assert found.client.post("/v1/predict", json={"d": 1}).status_code == 200
 
@@ -489,7 +492,6 @@ def test_a_busy_loop_is_told(api, monkeypatch):
         (b'{"vectors": [[1, true]]}', "$.vectors"),
         (b'{"vectors": [1, 2]}', "$.vectors"),
         (b'{"vectors": [[1, 2], [1]]}', "the same length"),
-        (b'{"vectors": [[1, 2, 3]]}', "2"),
         (b'{"vectors": [[1, 2]], "features": ["x"]}', "names"),
         (b'{"vectors": [[1, 2]], "features": ["x", "x"]}', "must be distinct"),
         (b'{"vectors": [[1, 2]], "weights": [1]}', "weights"),
@@ -499,6 +501,24 @@ def test_a_busy_loop_is_told(api, monkeypatch):
 def test_a_body_that_cannot_be_read_is_refused_whole(shared, route, body, said):
     assert said in problem(shared.client.post(route, content=body), 422)["detail"]
     assert shared.service.clusterer.n_seen == N
+
+
+@pytest.mark.parametrize("route", ["/v1/learn", "/v1/predict"])
+def test_vectors_must_fit_the_features_known(shared, route):
+    said = problem(shared.client.post(route, json={"vectors": [[1, 2, 3]]}), 409)["detail"]
+    assert "3 numbers, the features are 2" in said
+    assert shared.service.clusterer.n_seen == N
+
+
+def test_packed_vectors_may_be_named_and_mixed_with_arrays(shared):
+    packed = [base64.b64encode(np.float32([x, y]).tobytes()).decode() for x, y in [(0.5, 20.0), (20.0, 0.5)]]
+    table = {"features": ["y", "x"], "vectors": [packed[0], [20.0, 0.5], packed[1], [0.5, 20.0]]}
+    found = shared.client.post("/v1/predict", json=table).json()["cluster"]
+    plain = shared.client.post("/v1/predict", json=[{"x": 20, "y": 0.5}, {"x": 0.5, "y": 20}]).json()[
+        "cluster"
+    ]
+    assert found == plain + plain[::-1]
+    assert len(set(plain)) == 2
 
 
 def test_what_is_no_number_has_no_cluster(api):
@@ -528,7 +548,9 @@ def test_there_is_nothing_elsewhere(start):
     assert "/docs" in problem(client.get("/v2/clusters"), 404)["detail"]
     answer = client.delete("/v1/clusters")
     assert "DELETE" in problem(answer, 405)["detail"]
-    assert "GET" in answer.headers["allow"]
+    assert answer.headers["allow"] == "GET, HEAD"
+    assert client.put("/v1/snapshots").headers["allow"] == "GET, HEAD, POST"
+    assert client.get("/v1/learn").headers["allow"] == "POST"
 
 
 # -------------------------------------------------------------------- HEAD
@@ -583,6 +605,6 @@ def test_embeddings_come_in_a_field_as_arrays_or_base64(start):
     for bad in ({"id": 1}, {"payload": {"embedding": "AAA"}}, {"payload": {"embedding": ["1"]}}):
         problem(found.client.post("/v1/learn", json=bad), 422)
     short = found.client.post("/v1/learn", json={"payload": {"embedding": [1.0, 2.0]}})
-    assert "2 numbers" in problem(short, 422)["detail"]
+    assert "2 numbers" in problem(short, 409)["detail"]
     zeros = found.client.post("/v1/learn", json={"payload": {"embedding": [0.0] * d}}).json()
     assert "no angle" in zeros["refused"][0]["reason"]

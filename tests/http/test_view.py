@@ -60,12 +60,19 @@ def test_chosen_features_are_shown_as_they_are():
 
 def test_features_that_cannot_be_shown_are_named():
     seen, *_ = staged(2)
-    with pytest.raises(ValueError, match="name both"):
-        view(seen, "f0")
     with pytest.raises(ValueError, match="'f9'; the features are f0, f1"):
         view(seen, "f0", "f9")
     with pytest.raises(ValueError, match="not yet known"):
         view(StreamClusterer().view(), "x", "y")
+
+
+def test_one_feature_is_shown_along_its_axis():
+    seen, *_ = staged(3)
+    both, across, up = view(seen, "f1", "f1"), view(seen, "f1"), view(seen, y="f1")
+    assert (across.labels, up.labels) == (("f1", ""), ("", "f1"))
+    assert across.leaves.x == up.leaves.y == both.leaves.x
+    assert {*across.leaves.y, *up.leaves.x} == {0.0}
+    assert [one.x for one in across.clusters] == [one.x for one in both.clusters]
 
 
 def test_the_same_feature_twice_is_a_diagonal():

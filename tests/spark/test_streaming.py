@@ -123,6 +123,7 @@ def test_checkpoints_that_do_not_belong_together_are_refused(spark, files, tmp_p
     with pytest.raises(DataLoss, match="up to 4 of another query"):
         job(tmp_path / "c").start(events(spark, directory))
     shutil.rmtree(tmp_path / "c" / "model")
+    (tmp_path / "c" / "query" / "commits" / "5.backup").touch()  # somebody else's
     with pytest.raises(
         DataLoss, match=r"has finished micro-batches up to 4, but the clusterer's in .* only up to -1"
     ):

@@ -74,6 +74,14 @@ def test_weights_over_twenty_powers_of_ten_are_learnt(refit):
     learnt(x, weight=weight, half_life=300.0, refit=refit)
 
 
+@pytest.mark.parametrize("mixture", ["finite", "infinite", "uninformative"])
+def test_evidence_of_less_than_one_event_is_one_cluster(mixture):
+    """One event again and again, and events that weigh next to nothing together."""
+    model, most = learnt(np.full((3000, 2), 5.0), mixture=mixture)
+    assert (model.n_clusters, most) == (1, 1)
+    learnt(events(3000), weight=np.full(3000, 1e-9), mixture=mixture)
+
+
 def test_a_constant_feature_with_a_half_life_far_below_the_window():
     learnt(np.full((30_000, 1), 3.0), half_life=50.0)
 

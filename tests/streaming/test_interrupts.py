@@ -91,6 +91,37 @@ def test_ctrl_c_at_any_moment_is_as_if_nothing_had_happened(learn, n, parameters
 
 
 @main_thread
+@pytest.mark.parametrize("weight", [1.0, 2.0])
+def test_ctrl_c_at_every_moment_keeps_the_events_that_wait(weight):
+    """Single events are buffered: none is lost while the buffer is learnt, before which line Ctrl-C may come."""
+    x = events(12)
+
+    def waiting():
+        model = StreamClusterer()
+        model.learn_many(x[:4])
+        for row in x[4:9].tolist():
+            model.learn_one(dict(enumerate(row)), w=weight)
+        return model
+
+    waiting().learn_many(x[9:])
+    with Moments() as counted:
+        waiting().learn_many(x[9:])
+    n_before = counted.count
+    with Moments() as counted:
+        waiting()
+    for at in range(1, n_before - counted.count + 1):
+        model = waiting()
+        try:
+            with Moments(at):
+                model.learn_many(x[9:])
+        except KeyboardInterrupt:
+            assert model.n_seen in (9, 12)
+            model.learn_many(x[model.n_seen :])
+        assert model.n_seen == 12, at
+        assert model.tree.total.weight[0] == 7 + 5 * weight
+
+
+@main_thread
 def test_ctrl_c_among_wide_events_is_as_if_nothing_had_happened():
     rng = np.random.default_rng(0)
     x = 3.0 * rng.normal(size=(4, 80))[rng.integers(4, size=6000)] + rng.normal(size=(6000, 80))

@@ -274,6 +274,20 @@ def test_merged_streams_know_both_halves(rows):
         left.merge(StreamClusterer())
 
 
+@pytest.mark.parametrize("family", ["gaussian", "diagonal", "poisson"])
+@pytest.mark.parametrize("late", ["ours", "theirs"])
+def test_streams_merge_before_a_refit_has_seen_a_new_feature(family, late):
+    old = [{"x": float(i % 7)} for i in range(500)]
+    new = [event | {"z": float(i % 5)} for i, event in enumerate(old)]
+    model, other = StreamClusterer(family), StreamClusterer(family)
+    (model if late == "ours" else other).learn_many([*old, *new[:3]])
+    (other if late == "ours" else model).learn_many(new)
+    model.merge(other)
+    assert model.n_failed_refits == 0, model.last_refit_error
+    assert model.tree.total.weight[0] == model.n_seen == 1003
+    assert all(np.isfinite(list(cluster.mean.values())).all() for cluster in model.clusters)
+
+
 # ---------------------------------------------------------------- time, weights, missing values
 
 

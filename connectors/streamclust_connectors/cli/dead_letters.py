@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +33,9 @@ app = typer.Typer(no_args_is_help=True, help="List and replay dead letters.")
 BROKER_TIMEOUT_MS = 10_000
 """Time limit of each call to the broker."""
 
+MILLISECONDS = re.compile("[0-9]{1,14}")
+"""Moments in headers: until the year 5138, so that each is a date."""
+
 BATCH_LETTERS = 500
 """Number of letters sent between two commits."""
 
@@ -60,7 +64,6 @@ def ls(
     rows = []
     for letter in read(settings, name, None, limit):
         why = errors(letter)
-        moment = datetime.fromtimestamp(int(why.get("timestamp") or letter.timestamp) / 1000, UTC)
         rows.append(
             (
                 f"{letter.partition}:{letter.offset}",
@@ -68,7 +71,7 @@ def ls(
                 why.get("stage"),
                 why.get("exception"),
                 why.get("message"),
-                f"{moment:%Y-%m-%d %H:%M:%S}",
+                f"{refused_at(letter):%Y-%m-%d %H:%M:%S}",
             )
         )
     console = results()
@@ -249,7 +252,14 @@ def errors(letter: ConsumerRecord) -> dict[str, str]:
     from streamclust_connectors.service.outputs import ERROR_HEADER_PREFIX
 
     return {
-        name.removeprefix(ERROR_HEADER_PREFIX): value.decode("utf-8", "replace")
+        name.removeprefix(ERROR_HEADER_PREFIX): (value or b"").decode("utf-8", "replace")
         for name, value in letter.headers
         if name.startswith(ERROR_HEADER_PREFIX)
     }
+
+
+def refused_at(letter: ConsumerRecord) -> datetime:
+    """When a message was refused; for a letter that does not say, when it was written to the topic."""
+    told = errors(letter).get("timestamp", "")
+    milliseconds = int(told) if MILLISECONDS.fullmatch(told) else letter.timestamp
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -30,7 +30,7 @@ MAX_JSON_INTEGER = 2**53
 Number = Annotated[int, Path(ge=0, le=MAX_JSON_INTEGER)]
 After = Annotated[int, Query(ge=0, le=MAX_JSON_INTEGER, description="Only events after this `seq`.")]
 Limit = Annotated[int, Query(ge=1, le=1000)]
-Feature = Annotated[str | None, Query(description="Name of a feature; give both x and y, or neither.")]
+Feature = Annotated[str | None, Query(description="Name of a feature; by default the principal axes.")]
 
 
 def create_app(backend: Backend, settings: Settings) -> FastAPI:
@@ -175,9 +175,9 @@ def add_model(app: FastAPI, backend: Backend) -> None:
         """Samples after `since` (seconds since 1970): one per second, fewer for older times."""
         return answer(backend.history.since(since))
 
-    @app.get("/v1/view", tags=["model"], response_model=schemas.View, responses=documented(422))
+    @app.get("/v1/view", tags=["model"], response_model=schemas.View, responses=documented(404, 422))
     def view(x: Feature = None, y: Feature = None) -> Response:
-        """Leaves and clusters in the plane of two features, or of the first two principal axes."""
+        """Leaves and clusters over one or two features, or over the first two principal axes."""
         return answer(backend.view(x, y))
 
 
@@ -212,11 +212,14 @@ def add_learning(app: FastAPI, backend: Backend) -> None:
         "/v1/predict",
         tags=["model"],
         response_model=schemas.Prediction,
-        responses=documented(422),
-        openapi_extra={"requestBody": schemas.EVENTS},
+        responses=documented(409, 422),
+        openapi_extra={"requestBody": schemas.PREDICT},
     )
     async def predict(request: Request) -> Response:
-        """Cluster of each event, its probability, and the novelty of the event (-log p)."""
+        """Cluster of each event, its probability, and the novelty of the event (-log p).
+
+        409 if vectors have another number of values than there are features.
+        """
         body = await request.body()
         return answer(await run_in_threadpool(backend.predict, body))
 
@@ -225,12 +228,13 @@ def add_learning(app: FastAPI, backend: Backend) -> None:
         tags=["model"],
         response_model=schemas.Learnt,
         responses=documented(409, 422),
-        openapi_extra={"requestBody": schemas.EVENTS},
+        openapi_extra={"requestBody": schemas.LEARN},
     )
     async def learn(request: Request) -> Response:
         """Learn events. Invalid events are refused and listed in the response; the others are learnt.
 
-        Only available in `streamclust serve`; a service with another source answers 409.
+        Only available in `streamclust serve`; a service with another source answers 409. 409 also if vectors have
+        another number of values than there are features, or if there would be too many features.
         """
         body = await request.body()
         return answer(await run_in_threadpool(backend.learn, body))

@@ -23,7 +23,7 @@ from streamclust_connectors.http import bodies, detail
 from streamclust_connectors.http.cached_value import LOCK_TIMEOUT_SECONDS, CachedValue
 from streamclust_connectors.http.history import Journal, Sample, SampleHistory
 from streamclust_connectors.http.problems import HttpProblem
-from streamclust_connectors.http.view import PlaneView, view
+from streamclust_connectors.http.view import PlaneView, UnknownFeature, view
 from streamclust_connectors.service import Service
 from streamclust_connectors.service.recent_snapshots import MAX_SNAPSHOTS, TakenSnapshot
 from streamclust_connectors.settings.sections import HttpSection
@@ -228,11 +228,10 @@ class Backend:
 
     def view(self, x: str | None, y: str | None) -> PlaneView:
         """Leaves and clusters over two axes."""
-        seen = self._view_data()
         try:
-            return view(seen, x, y)
-        except ValueError as error:
-            raise HttpProblem(422, str(error)) from None
+            return view(self._view_data(), x, y)
+        except UnknownFeature as error:
+            raise HttpProblem(404, str(error)) from None
 
     # ---------------------------------------------------------------- events
 
@@ -257,6 +256,8 @@ class Backend:
                 unknown = [None] * len(events)
                 return Predicted(None if model is None else model.version, unknown, unknown, unknown)
             clusterer.check_rows(points)
+        except bodies.Unfit as error:
+            raise HttpProblem(409, str(error)) from None
         except (TypeError, ValueError) as error:
             raise HttpProblem(422, str(error)) from None
         with np.errstate(all="ignore"):  # overflows become null
@@ -286,6 +287,8 @@ class Backend:
                 self._model_copy.clear()
                 self._view_data.clear()
                 self._detail.clear()
+        except bodies.Unfit as error:
+            raise HttpProblem(409, str(error)) from None
         except bodies.InvalidBody as error:
             raise HttpProblem(422, str(error)) from None
         return {

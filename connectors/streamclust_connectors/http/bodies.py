@@ -31,6 +31,10 @@ class InvalidBody(ValueError):  # noqa: N818
     """The request body holds no valid events; the message says why."""
 
 
+class Unfit(ValueError):  # noqa: N818
+    """The events do not fit the known features; the message says why."""
+
+
 class BodyTable(msgspec.Struct, forbid_unknown_fields=True):
     """Events as rows of numbers; null is a missing value."""
 
@@ -74,9 +78,9 @@ def _read(body: bytes) -> Events:
     except msgspec.ValidationError:
         content = read_anything(body)
         if isinstance(content, dict) and isinstance(content.get("vectors"), list):
-            if content.keys() == {"vectors"} and all(isinstance(each, str) for each in content["vectors"]):
-                return table_of_vectors(content["vectors"])
-            raise
+            if not any(isinstance(each, str) for each in content["vectors"]):
+                raise
+            return msgspec.convert(content | {"vectors": unpacked(content["vectors"])}, BodyTable)
     if not isinstance(content, (dict, list)):
         raise InvalidBody(
             'the body must be {"x": 1.5, ...}, an array of such objects, or {"vectors": [[1.5, ...], ...]}'
@@ -99,11 +103,15 @@ def _read_vectors(body: bytes, vector: str) -> Events:
 
 def table_of_vectors(vectors: Iterable[Json]) -> BodyTable:
     """Table of vectors, which are arrays of numbers or base64 of float32."""
+    return BodyTable(msgspec.convert(unpacked(vectors), list[list[float | None]]))
+
+
+def unpacked(vectors: Iterable[Json]) -> list[Json]:
+    """Vectors with an array of numbers in place of each base64 text."""
     try:
-        plain = [numbers_from_base64(each) if isinstance(each, str) else each for each in vectors]
+        return [numbers_from_base64(each) if isinstance(each, str) else each for each in vectors]
     except ValueError as error:
         raise InvalidBody(str(error)) from None
-    return BodyTable(msgspec.convert(plain, list[list[float | None]]))
 
 
 # -------------------------------------------------------------------- learning
@@ -179,7 +187,7 @@ def array(events: BodyTable) -> NDArray[np.float64]:
 def check_width(found: NDArray[np.float64], names: Names) -> None:
     """Refuse rows whose length is not the number of known features."""
     if len(found) and names and found.shape[1] != len(names):
-        raise InvalidBody(
+        raise Unfit(
             f"vectors have {found.shape[1]} numbers, but there are {len(names)} features; send as many numbers, or "
             'name the columns in "features"'
         )
@@ -192,7 +200,7 @@ def check_features(vectors: Vectors, names: Names, most: int) -> None:
     else:
         total = len({*names}.union(*(event for event in vectors if isinstance(event, dict))))
     if total > most:
-        raise InvalidBody(
+        raise Unfit(
             f"these events would make {total} features; at most {most} are allowed (http.max_features)"
         )
 

@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Match
 
 from streamclust_connectors.service.fair_lock import LockTimeout
 
@@ -50,11 +51,14 @@ def install(app: FastAPI) -> None:
     async def refused(request: Request, error: HTTPException) -> Response:
         if isinstance(error, HttpProblem):
             return error.response
+        headers = dict(error.headers or {})
+        if error.status_code == 405:
+            headers["Allow"] = ", ".join(allowed(request))
         detail = {
             404: f"there is no route {request.url.path}; /docs lists all routes",
             405: f"{request.url.path} does not support {request.method}",
         }.get(error.status_code, str(error.detail))
-        return answer(error.status_code, detail, error.headers)
+        return answer(error.status_code, detail, headers)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
@@ -74,6 +78,13 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def failed(request: Request, error: Exception) -> Response:
         return answer(500, "internal error; see the log of the service")
+
+
+def allowed(request: Request) -> list[str]:
+    """The methods that some route takes at the path of a request; HEAD wherever GET is (`security.Gate`)."""
+    routes = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
+    methods = {method for route in routes for method in getattr(route, "methods", None) or ()}
+    return sorted(methods | ({"HEAD"} if "GET" in methods else set()))
 
 
 SCHEMA: dict[str, Any] = {

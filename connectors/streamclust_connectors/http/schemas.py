@@ -285,12 +285,13 @@ class Ready(BaseModel):
     ready: bool
 
 
-NUMBER: dict[str, Any] = {"type": ["number", "null"]}
-OBJECT: dict[str, Any] = {
-    "type": "object",
-    "additionalProperties": NUMBER,
-    "description": "Numbers by feature name; a missing value is null or absent.",
+NUMBER: dict[str, Any] = {"type": ["number", "null"], "format": "double"}
+PACKED: dict[str, Any] = {
+    "type": "string",
+    "contentEncoding": "base64",
+    "pattern": "^(?:[A-Za-z0-9+/]{16})*(?:[A-Za-z0-9+/]{6}==|[A-Za-z0-9+/]{11}=|[A-Za-z0-9+/]{16})$",
 }
+"""Base64 of 4, 8, 12, ... bytes."""
 TABLE: dict[str, Any] = {
     "type": "object",
     "required": ["vectors"],
@@ -298,8 +299,8 @@ TABLE: dict[str, Any] = {
     "properties": {
         "vectors": {
             "type": "array",
-            "items": {"anyOf": [{"type": "array", "items": NUMBER}, {"type": "string", "format": "byte"}]},
-            "description": "Arrays of numbers, or base64 of float32.",
+            "items": {"anyOf": [{"type": "array", "items": NUMBER}, PACKED]},
+            "description": "Arrays of numbers, or base64 of float32; all of one length.",
         },
         "features": {
             "type": ["array", "null"],
@@ -309,23 +310,38 @@ TABLE: dict[str, Any] = {
         },
     },
 }
-EVENTS: dict[str, Any] = {
-    "required": True,
-    "content": {
-        "application/json": {
-            "schema": {"anyOf": [TABLE, {"type": "array", "items": OBJECT}, OBJECT]},
-            "examples": {
-                "one": {"summary": "one event", "value": {"x": 1.5, "y": -0.5}},
-                "many": {"summary": "many", "value": [{"x": 1.5, "y": -0.5}, {"x": 3.0, "y": None}]},
-                "table": {
-                    "summary": "a table",
-                    "value": {"features": ["x", "y"], "vectors": [[1.5, -0.5], [3.0, 2.0]]},
-                },
-            },
-        }
+NO_TABLE: dict[str, Any] = {
+    "not": {"type": "object", "required": ["vectors"], "properties": {"vectors": {"type": "array"}}}
+}
+EXAMPLES: dict[str, Any] = {
+    "one": {"summary": "one event", "value": {"x": 1.5, "y": -0.5}},
+    "many": {"summary": "many", "value": [{"x": 1.5, "y": -0.5}, {"x": 3.0, "y": None}]},
+    "table": {
+        "summary": "a table",
+        "value": {"features": ["x", "y"], "vectors": [[1.5, -0.5], [3.0, 2.0]]},
     },
 }
-"""The body of /v1/learn and /v1/predict."""
+
+
+def events_body(about: str, items: dict[str, Any]) -> dict[str, Any]:
+    """Description of a body of events: a table, an array of events or one event."""
+    one: dict[str, Any] = {"type": "object", "description": about} | NO_TABLE
+    schema = {"anyOf": [TABLE, {"type": "array", "items": items}, one]}
+    return {"required": True, "content": {"application/json": {"schema": schema, "examples": EXAMPLES}}}
+
+
+LEARN = events_body(
+    "Numbers by the name of their feature; null, or no member, where one is missing. An event of an array that is "
+    "something else, or has other values, is refused in the answer.",
+    {},
+)
+"""The body of /v1/learn."""
+PREDICT = events_body(
+    "Numbers by the name of their feature; null, or no member, where one is missing. Features that are not known "
+    "are left aside, whatever their values.",
+    {"type": "object"},
+)
+"""The body of /v1/predict."""
 SNAPSHOT: dict[str, Any] = {
     "required": False,
     "content": {

@@ -14,6 +14,10 @@ from streamclust.streaming import ClusterView
 Floats = NDArray[np.float64]
 
 
+class UnknownFeature(ValueError):  # noqa: N818
+    """A feature that the service does not know."""
+
+
 @dataclass(frozen=True)
 class OutlineCurve:
     """A line in the plane."""
@@ -52,7 +56,7 @@ class PlaneView:
     """Leaves and clusters in the plane of two axes."""
 
     labels: tuple[str, str]
-    """Labels of the axes; the second is empty if there is only one feature."""
+    """Labels of the axes; empty for an axis without a feature: one feature in all, or one was named."""
     explained: tuple[float, float] | None
     """Share of the variance along each principal axis; None for chosen features."""
     leaves: LeafDots
@@ -60,7 +64,9 @@ class PlaneView:
 
 
 def view(scene: ClusterView, x: str | None = None, y: str | None = None) -> PlaneView:
-    """Clusters and leaves in the plane of two features or, if none are named, of the first two principal axes.
+    """Clusters and leaves over the named features or, by default, over the first two principal axes.
+
+    If one feature is named, the other axis is empty.
 
     >>> from streamclust import StreamClusterer
     >>> clusterer = StreamClusterer()
@@ -70,10 +76,8 @@ def view(scene: ClusterView, x: str | None = None, y: str | None = None) -> Plan
     (('principal axis 1', 'principal axis 2'), (1.0, 0.0))
     """
     names = [str(name) for name in scene.features]
-    if (x is None) != (y is None):
-        raise ValueError("name both features of the view, x and y, or neither")
-    if x is not None and y is not None:
-        labels, explained = (x, y), None
+    if x is not None or y is not None:
+        labels, explained = (x or "", y or ""), None
         axes = feature_axes(len(names), _column(names, x), _column(names, y))
     elif len(names) < 2:
         labels, explained = (names[0] if names else "", ""), None
@@ -92,9 +96,11 @@ def view(scene: ClusterView, x: str | None = None, y: str | None = None) -> Plan
     )
 
 
-def _column(names: Sequence[str], name: str) -> int:
+def _column(names: Sequence[str], name: str | None) -> int | None:
+    if name is None:
+        return None
     if name not in names:
-        raise ValueError(
+        raise UnknownFeature(
             f"there is no feature {name!r}; the features are {', '.join(names) or 'not yet known'}"
         )
     return names.index(name)

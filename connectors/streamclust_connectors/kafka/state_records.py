@@ -11,6 +11,7 @@ in the headers distinguishes them.
 from __future__ import annotations
 
 import logging
+import re
 import uuid
 import zlib
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ FORMAT = 2
 READABLE_FORMATS = ("1", "2")
 ARCHIVE = b"PK"
 """First bytes of an archive; zlib's output never begins with them."""
+NUMBER = re.compile("0|[1-9][0-9]{0,8}")
+"""Numbers of parts in keys and headers; other keys belong to other programs."""
 OVERHEAD_BYTES = 500
 """Room for key and headers in a message."""
 
@@ -81,31 +84,40 @@ class Assembler:
         key = (record.key or b"").decode("utf-8", "replace")
         path, _, number = key.rpartition("/")
         name = path.removeprefix(f"{self.group}/")
-        if name == path or not number.isdecimal():
+        if name == path or not NUMBER.fullmatch(number):
             return None  # belongs to another group
         if record.value is None:
             self._open.pop(name, None)
             return StoredState(name, "", None) if number == "0" else None
-        headers = dict(record.headers)
-        written = headers.get("streamclust.format", b"").decode("utf-8", "replace")
+        headers = {header: (value or b"").decode("utf-8", "replace") for header, value in record.headers}
+        generation, n_parts = headers.get("streamclust.generation", ""), headers.get("streamclust.parts", "")
+        written = headers.get("streamclust.format", "")
         if written not in READABLE_FORMATS:
-            by = headers.get("streamclust.version", b"?").decode("utf-8", "replace")
-            error = CheckpointError(
+            by = headers.get("streamclust.version", "?")
+            self._refuse(
                 f"{self.where} holds a state ({key}) of format {written or 'none'}, written by streamclust {by}; this "
                 f"version ({__version__}) reads formats up to {FORMAT}. Run the version that wrote it"
             )
-            if not self.lenient:
-                raise error
-            log.error("skipped: %s", error)
             return None
-        generation = headers["streamclust.generation"].decode()
+        if not generation or not NUMBER.fullmatch(n_parts):
+            self._refuse(
+                f"{self.where} holds a record ({key}) without the headers of a state; delete it (send a record of the "
+                "same key without a value), or restore the headers"
+            )
+            return None
         open_generation, found = self._open.get(name, ("", {}))
         if open_generation != generation:
             found = {}
             self._open[name] = generation, found
         found[int(number)] = record.value
-        n = int(headers["streamclust.parts"])
+        n = int(n_parts)
         if len(found) < n or set(found) != set(range(n)):
             return None
         del self._open[name]
         return StoredState(name, generation, b"".join(found[i] for i in range(n)))
+
+    def _refuse(self, reason: str) -> None:
+        """Log a record that cannot be read if `lenient`, else raise CheckpointError."""
+        if not self.lenient:
+            raise CheckpointError(reason)
+        log.error("skipped: %s", reason)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +19,9 @@ from streamclust_connectors.interfaces import DataLoss
 from streamclust_connectors.spark.clusterer import SHARD
 from streamclust_connectors.spark.rows import Columns
 from streamclust_connectors.spark.summaries import MAX_LEAVES, FrameSummary, summary
+
+COMMIT = re.compile("[0-9]+")
+"""Names of the files by which Spark marks micro-batches as done."""
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +141,8 @@ class StreamingJob:
         """Refuse checkpoints of Spark and of the clusterer that do not match, since rows would be lost."""
         found = self._query_id()
         commits = self._query_place / "commits"
-        done = max((int(file.name) for file in commits.glob("[0-9]*")), default=-1) if found else -1
+        numbers = (int(file.name) for file in commits.glob("[0-9]*") if COMMIT.fullmatch(file.name))
+        done = max(numbers, default=-1) if found else -1
         if self.batch >= 0 and found != self.query:
             problem = (
                 f"{self.store.directory} has learnt micro-batches up to {self.batch} of another query than the one in "
