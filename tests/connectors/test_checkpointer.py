@@ -196,8 +196,8 @@ def test_files_of_others_in_the_state_directory_change_nothing(tmp_path):
     ]
     for path in foreign:
         path.write_bytes(b"mine")
-    serve(MemorySource({P: values[:60]}), store=SharedState(tmp_path)).held.store.close()
-    service = serve(MemorySource({P: values}), store=SharedState(tmp_path), policy=EAGER)
+    serve(MemorySource({P: values[:60]}), store=StateDirectory(tmp_path)).partitions.store.close()
+    service = serve(MemorySource({P: values}), store=StateDirectory(tmp_path), policy=EAGER)
     assert (service.stats.events, service.clusterer.n_seen) == (40, 100)
     assert [path.read_bytes() for path in foreign] == [b"mine"] * len(foreign)
 
