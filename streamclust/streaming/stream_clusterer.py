@@ -180,6 +180,7 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
         self.max_directions = max_directions
         self.scale = scale
         check_parameters(self._get_params())
+        self._make_locks()
         self._intake = self._new_intake(Schema(), Engine(0, self._settings(), on_event))
 
     def _new_intake(self, schema: Schema, engine: Engine) -> Intake:
@@ -209,7 +210,10 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
         self, x: dict[Any, Any], w: float = 1.0, t: float | None = None, shard: Hashable = 0
     ) -> None:
         """Learn an event, of weight `w` and, where forgetting goes by time, at time `t`."""
-        self._intake.learn_one(x, w, t, shard)
+        if not self._intake.buffer(x, w, t, shard):
+            self._let_others_in()
+            with self._lock:
+                self._intake.learn_one(x, w, t, shard)
 
     def learn_many(
         self,
@@ -226,7 +230,9 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
         Parts of a stream that are summarised apart, the partitions of a topic for example, are `shard`s: each has a
         tree of its own, and refits read them all.
         """
-        self._intake.learn_many(X, weight, time, shard)
+        self._let_others_in()
+        with self._lock:
+            self._intake.learn_many(X, weight, time, shard)
 
     def check(
         self,
@@ -249,17 +255,22 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
         >>> model.n_seen
         2
         """
-        return self._intake.check(X, weight, time, shard)
+        with self._turn, self._lock:
+            return self._intake.check(X, weight, time, shard)
 
     def learn(self, checked: Checked) -> None:
         """Learn events that `check` has read, or a slice of them.
 
         Between `check` and `learn` no other events may bring features: ValueError then says to check again.
         """
-        self._intake.learn(checked)
+        self._let_others_in()
+        with self._lock:
+            self._intake.learn(checked)
 
     def runs(self, checked: Checked) -> Iterator[Checked]:
         """The events in slices during which the model does not change; learn each before asking for the next.
+
+        The model may change within a slice if other threads learn meanwhile.
 
         >>> model, sizes = StreamClusterer(), []
         >>> for run in model.runs(model.check([{"x": float(i % 7)} for i in range(100)])):
@@ -269,7 +280,8 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
         >>> sizes
         [1, 19, 20, 40, 20]
         """
-        return self._intake.runs(checked)
+        with self._turn, self._lock:
+            return self._intake.runs(checked)
 
     def learn_tree(
         self,
@@ -296,7 +308,8 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
             raise ValueError(f"the tree has {tree.n_features} features, {sketch} gives {sketch.n_directions}")
         if len(names) != width:
             raise ValueError(f"events have {width} features, got {len(names)} names")
-        self._exchange.learn_tree(tree, tuple(names), shard, sketch)
+        with self._turn, self._lock:
+            self._exchange.learn_tree(tree, tuple(names), shard, sketch)
 
     def refusals(
         self,
@@ -310,7 +323,8 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
 
     def add_refused(self, n: int) -> None:
         """Count events that were refused before they came here: by who has built a tree, say."""
-        self._intake.n_refused += n
+        with self._turn, self._lock:
+            self._intake.n_refused += n
 
     @property
     def n_refused(self) -> int:
@@ -324,7 +338,8 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
 
     def settle(self) -> None:
         """Refit at once on everything learnt, whatever the schedule says: at the end of a finite stream, say."""
-        self._intake.settle()
+        with self._turn, self._lock:
+            self._intake.settle()
 
     def use_sketch(self, sketch: Sketch) -> None:
         """Take wide events through a sketch that another clusterer has learnt (`sketch`), so that both can be merged.
@@ -341,14 +356,16 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
         >>> one.n_seen
         2000
         """
-        self._intake.flush()
-        self._intake.door.use_sketch(sketch)
-        self._intake.make_room()
+        with self._turn, self._lock:
+            self._intake.flush()
+            self._intake.door.use_sketch(sketch)
+            self._intake.make_room()
 
     def release(self, shard: Hashable) -> State:
         """Remove a shard with everything learnt from it; another clusterer can adopt it."""
-        state = self.export_shard(shard)
-        self._exchange.let_go(shard)
+        with self._turn, self._lock:
+            state = self.export_shard(shard)
+            self._exchange.let_go(shard)
         return state
 
     def adopt(self, shard: Hashable, state: State) -> None:
@@ -357,7 +374,8 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
         Features that only one of the two knows are widened as those of late events are: what was learnt before counts
         as having their mean. Features come in the order of this clusterer, those that it did not know after them.
         """
-        self._exchange.adopt(shard, state)
+        with self._turn, self._lock:
+            self._exchange.adopt(shard, state)
 
     @property
     def shards(self) -> tuple[Hashable, ...]:
@@ -367,20 +385,18 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
     @property
     def until_due(self) -> int:
         """Number of events until the next refit or other scheduled step; the model does not change before."""
-        self._intake.flush()
-        return self._intake.door.until_due
+        with self._turn, self._lock:
+            self._intake.flush()
+            return self._intake.door.until_due
 
     def merge(self, other: StreamClusterer) -> None:
         """Learn everything another clusterer has learnt. Its clusters join these, under these ids or new ones.
 
         Wide events must have come through the same sketch: see `use_sketch`.
         """
-        self._intake.flush()
-        other._intake.flush()
-        ours, theirs = self._intake.schema, other._intake.schema
-        if ours.names != theirs.names:
-            raise ValueError(f"only streams of the same features can be merged, got {ours!r} and {theirs!r}")
-        self._intake.merge(other._intake)
+        first, second = sorted((self, other), key=id)  # one order, or two threads might wait for each other
+        with first._turn, first._lock, second._turn, second._lock:
+            self._exchange.merge(other._intake)
 
     # ---------------------------------------------------------------- saving
 
@@ -395,8 +411,10 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
 
     def to_state(self, positions: Mapping[str, Any] | None = None) -> State:
         """Everything as arrays and JSON; what is left out is `on_event`."""
-        self._intake.flush()
-        return self._state(engine_state(self._intake.engine), positions or {}, self._intake.clocks.to_list())
+        with self._turn, self._lock:
+            self._intake.flush()
+            clocks = self._intake.clocks.to_list()
+            return self._state(engine_state(self._intake.engine), positions or {}, clocks)
 
     def _state(
         self, engine: State, positions: Mapping[str, Any], clocks: list[Any], waiting: bool = True

@@ -115,6 +115,7 @@ class StreamFeatures(FeatureReporting, base.MiniBatchTransformer):
             )
         for name in ("warmup", "refit_every", "reservoir", "max_features", "restarts"):
             check_count(name, getattr(self, name))
+        self._make_locks()
         self._schema = Schema(missing=missing, max_features=MAX_COLUMNS)
         self._checker = Checker("gaussian", zeros=False, skips_text=False)
         self._stream = FeatureStream(self._settings(), on_event)
@@ -130,14 +131,17 @@ class StreamFeatures(FeatureReporting, base.MiniBatchTransformer):
 
     def learn_one(self, x: dict[Any, Any], shard: Hashable = 0) -> None:
         """Learn an event; a value that is not a finite number is refused, and nothing is learnt."""
-        self._stream.learn_row(self._schema.row(x))
-        self._count(shard, 1)
+        with self._lock:
+            self._stream.learn_row(self._schema.row(x))
+            self._count(shard, 1)
 
     def learn_many(self, X: TableLike, shard: Hashable = 0) -> None:
         """Learn a frame (pandas, polars, pyarrow), a numpy table or a list of events, as if one by one."""
-        rows = self._schema.table(X)
-        self._stream.learn(rows)
-        self._count(shard, len(rows))
+        self._let_others_in()
+        with self._lock:
+            rows = self._schema.table(X)
+            self._stream.learn(rows)
+            self._count(shard, len(rows))
 
     def _count(self, shard: Hashable, n: int) -> None:
         self._shards[shard] = self._shards.get(shard, 0) + n
@@ -160,10 +164,16 @@ class StreamFeatures(FeatureReporting, base.MiniBatchTransformer):
         """
         if weight is not None:
             raise ValueError("features count every event once: leave out the weight")
-        return self._checker.check(X, self._schema, None, None, None, time, shard)
+        with self._turn, self._lock:
+            return self._checker.check(X, self._schema, None, None, None, time, shard)
 
     def learn(self, checked: Checked) -> None:
         """Learn events that `check` has read, or a slice of them."""
+        self._let_others_in()
+        with self._lock:
+            self._learn(checked)
+
+    def _learn(self, checked: Checked) -> None:
         ours, theirs = self._schema.names, tuple(checked.columns)
         both = min(len(ours), len(theirs))
         if ours[:both] != theirs[:both]:
@@ -198,11 +208,13 @@ class StreamFeatures(FeatureReporting, base.MiniBatchTransformer):
 
     def release(self, shard: Hashable) -> State:
         """Stop reading a part of the stream; what was learnt from it stays here, since features are of all parts."""
-        return State({}, {"n_seen": self._shards.pop(shard)})
+        with self._turn, self._lock:
+            return State({}, {"n_seen": self._shards.pop(shard)})
 
     def adopt(self, shard: Hashable, state: State) -> None:
         """Read a part of the stream that was released elsewhere; what was learnt from it stayed there."""
-        self._shards[shard] = int(state.values["n_seen"])
+        with self._turn, self._lock:
+            self._shards[shard] = int(state.values["n_seen"])
 
     def merge(self, other: StreamFeatures) -> None:
         """Learn what another stream's features have learnt; columns are matched by name. Then refit.
@@ -215,11 +227,17 @@ class StreamFeatures(FeatureReporting, base.MiniBatchTransformer):
             if getattr(self, what) != getattr(other, what):
                 both = f"{getattr(self, what)} and {getattr(other, what)}"
                 raise ValueError(f"cannot merge streams of different {what}: {both}")
-        names = dict.fromkeys([*self._schema.names, *other._schema.names])
+        with other._turn, other._lock:
+            theirs, names = deepcopy(other._stream), other._schema.names
+        with self._turn, self._lock:
+            self._merge(theirs, names)
+
+    def _merge(self, theirs: FeatureStream, their_names: tuple[Hashable, ...]) -> None:
+        """Learn what a copy of another stream has learnt, whose columns have these names."""
+        names = dict.fromkeys([*self._schema.names, *their_names])
         schema = Schema(list(names), self.missing, MAX_COLUMNS)
-        at = np.array([schema.column(name) for name in other._schema.names], dtype=np.int64)
-        theirs = deepcopy(other._stream)
-        theirs.widen(len(other._schema))
+        at = np.array([schema.column(name) for name in their_names], dtype=np.int64)
+        theirs.widen(len(their_names))
 
         def spread(rows: Floats, fill: float) -> Floats:
             wide = np.full((len(rows), len(schema)), fill)
@@ -249,17 +267,20 @@ class StreamFeatures(FeatureReporting, base.MiniBatchTransformer):
 
     def to_state(self, positions: Mapping[str, Any] | None = None) -> State:
         """Everything as arrays and JSON; what is left out is `on_event`."""
-        arrays, values = features_state(self._stream)
-        about = {
-            "kind": KIND,
-            "parameters": {name: value for name, value in self._get_params().items() if name != "on_event"},
-            "schema": self._schema.to_dict(),
-            "n_features": len(self._schema),
-            "n_seen": self.n_seen,
-            "shards": [{"key": key, "n_seen": n} for key, n in self._shards.items()],
-            "positions": dict(positions or {}),
-        }
-        return State(arrays, values | about)
+        with self._turn, self._lock:
+            arrays, values = features_state(self._stream)
+            about = {
+                "kind": KIND,
+                "parameters": {
+                    name: value for name, value in self._get_params().items() if name != "on_event"
+                },
+                "schema": self._schema.to_dict(),
+                "n_features": len(self._schema),
+                "n_seen": self.n_seen,
+                "shards": [{"key": key, "n_seen": n} for key, n in self._shards.items()],
+                "positions": dict(positions or {}),
+            }
+            return State(arrays, values | about)
 
     @classmethod
     def from_state(cls, state: State, on_event: Callable[[Change], object] | None = None) -> Self:
