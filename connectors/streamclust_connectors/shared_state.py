@@ -85,7 +85,7 @@ class SharedState:
     def _try_lock(self, place: int) -> int | None:
         folder = self.directory / str(place)
         folder.mkdir(exist_ok=True)
-        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT)
+        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -363,4 +363,4 @@ class Schema:
         """Read what `to_dict` wrote."""
         if set(state) != {"names", "missing"}:
             raise ValueError(f"a saved schema holds 'names' and 'missing', got {sorted(map(str, state))}")
-        return cls(state["names"], state["missing"])
+        return cls([json_name(name) for name in state["names"]], state["missing"])

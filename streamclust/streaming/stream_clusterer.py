@@ -14,10 +14,13 @@ from river import base
 from streamclust.checkpoint import (
     CheckpointError,
     State,
+    check_door,
+    check_refusals,
     engine_from_state,
     engine_state,
     pack_door,
     read,
+    reason_of,
     unpack_door,
     write,
 )
@@ -440,12 +443,14 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
             model = cls(**OLDER | state.values["parameters"], on_event=on_event)
             intake = model._new_intake(Schema.from_dict(state.values["schema"]), engine_from_state(state))
             unpack_door(intake.door, state)
-            intake.make_room()
+            check_door(intake.door, len(intake.schema))
             intake.clocks.update_from(state.values.get("clocks", []))
             intake.n_refused, intake.last_refusal = state.values["n_refused"], state.values["last_refusal"]
-        except (KeyError, TypeError, ValueError) as error:
+            check_refusals(intake.n_refused, intake.last_refusal)
+            intake.make_room()
+        except Exception as error:  # whatever a state may hold that no clusterer saved
             raise CheckpointError(
-                f"this checkpoint holds no clusterer that can be loaded: {error}"
+                f"this checkpoint holds no clusterer that can be loaded: {reason_of(error)}"
             ) from error
         intake.engine.lineage.on_event = on_event
         model._intake = intake

@@ -14,7 +14,15 @@ from numpy.typing import ArrayLike
 from river import base
 
 from streamclust._kernels.types import Floats
-from streamclust.checkpoint import CheckpointError, State, features_from_state, features_state, read, write
+from streamclust.checkpoint import (
+    CheckpointError,
+    State,
+    features_from_state,
+    features_state,
+    read,
+    reason_of,
+    write,
+)
 from streamclust.checkpoint.state import key_of
 from streamclust.engine.features import FeatureSettings, FeatureStream
 from streamclust.engine.incomplete import widths
@@ -295,7 +303,9 @@ class StreamFeatures(FeatureReporting, base.MiniBatchTransformer):
             )
             model._stream = features_from_state(state, model._settings())
             model._shards = {key_of(part): int(part["n_seen"]) for part in values["shards"]}
-        except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"this checkpoint holds no features that can be loaded: {error}") from error
+        except Exception as error:  # whatever a state may hold that no StreamFeatures saved
+            raise CheckpointError(
+                f"this checkpoint holds no features that can be loaded: {reason_of(error)}"
+            ) from error
         model._stream.lineage.on_event = on_event
         return model
