@@ -52,7 +52,7 @@ def reason_of(error: Exception) -> str:
     """What was wrong, in one line; an error that does not say so by itself is named."""
     if isinstance(error, KeyError):
         return f"{error} is missing"
-    return str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
+    return str(error) if type(error) in (ValueError, CheckpointError) else f"{type(error).__name__}: {error}"
 
 
 def write(path: str | os.PathLike[str], state: State) -> None:

@@ -25,7 +25,6 @@ from weakref import WeakValueDictionary
 from streamclust.interrupts import HeldInterrupts
 
 Answer = TypeVar("Answer")
-ReentrantLock = AbstractContextManager[bool]
 AT_ONCE: AbstractContextManager[None] = nullcontext()
 FORK_SECONDS = 30.0
 """A fork waits so long, in all, for threads that are changing models: a child would inherit models half changed."""
@@ -36,13 +35,14 @@ log = logging.getLogger(__name__)
 class SharedModel:
     """Locks of a model; copies and pickles of one moment, with locks of their own."""
 
-    _lock: Any  # RLock, which is a function to type checkers
+    __slots__ = ("_lock", "_queue")  # not among the attributes that are copied
+    _lock: Any
     """Held by the thread that changes the model."""
-    _queue: Lock  # type: ignore[valid-type]  # a function to type checkers
+    _queue: Any
     """Held by the thread that has the lock next."""
 
     def _make_locks(self) -> None:
-        vars(self).update(_lock=RLock(), _queue=Lock())
+        self._lock, self._queue = RLock(), Lock()
         MODELS[id(self)] = self
 
     @property
@@ -84,10 +84,9 @@ class SharedModel:
         return twin
 
     def _copied(self, memo: dict[int, Any]) -> dict[str, Any]:
-        """A deep copy of everything but the locks."""
+        """A deep copy of all attributes."""
         with self._turn, self._lock:
-            kept = {name: value for name, value in vars(self).items() if name not in ("_lock", "_queue")}
-            return deepcopy(kept, memo)
+            return deepcopy(vars(self), memo)
 
 
 # -------------------------------------------------------------------- fork
@@ -158,9 +157,9 @@ def mend_after_fork() -> None:
     for reference in MODELS.valuerefs():
         model = reference()
         if model is not None:
-            vars(model)["_queue"] = Lock()
+            model._queue = Lock()
             if id(model) not in free:
-                vars(model)["_lock"] = TornLock()
+                model._lock = TornLock()
 
 
 if hasattr(os, "register_at_fork"):

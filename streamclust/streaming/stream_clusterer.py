@@ -40,10 +40,12 @@ from streamclust.parameters import (
     RefitName,
     ScaleName,
     ShapeName,
+    taken_by,
 )
 from streamclust.schema import Schema
 from streamclust.sketch import Sketch
 from streamclust.streaming.checked import Checked, Reason
+from streamclust.streaming.fixed_parameters import FixedParameters
 from streamclust.streaming.intake import Intake
 from streamclust.streaming.predicting import Predicting
 from streamclust.streaming.reporting import Reporting
@@ -55,7 +57,7 @@ MAX_FEATURES, MAX_SIMPLE_FEATURES, MAX_WIDE_FEATURES = 256, 1024, 4096
 if the first event has more, which are reduced to a few directions."""
 
 
-class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: ignore[misc]  # predict_one may return None
+class StreamClusterer(FixedParameters, Predicting, Reporting, Sharing, base.Clusterer):  # type: ignore[misc]  # predict_one may return None
     """Clusters of a stream: learns how many there are, keeps their ids, forgets, and says what changed.
 
     Parameters
@@ -139,6 +141,10 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
     True
     """
 
+    _parameters = tuple(taken_by("StreamClusterer"))
+    lineage = Reporting.lineage
+    _get_params = base.Clusterer._get_params
+
     def __init__(
         self,
         family: FamilyName = "gaussian",
@@ -182,9 +188,9 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
         self.max_features = max_features
         self.max_directions = max_directions
         self.scale = scale
-        check_parameters(self._get_params())
-        self._make_locks()
+        check_parameters({name: getattr(self, name) for name in self._parameters})
         self._intake = self._new_intake(Schema(), Engine(0, self._settings(), on_event))
+        self._make_locks()
 
     def _new_intake(self, schema: Schema, engine: Engine) -> Intake:
         """The intake of events under a schema."""
@@ -413,7 +419,7 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
         return cls.from_state(read(path), on_event)
 
     def to_state(self, positions: Mapping[str, Any] | None = None) -> State:
-        """Everything as arrays and JSON; what is left out is `on_event`."""
+        """Everything as arrays and JSON; left out are `on_event` and other attributes of a subclass than parameters."""
         with self._turn, self._lock:
             self._intake.flush()
             clocks = self._intake.clocks.to_list()
@@ -425,9 +431,8 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
         """The state of the engine with what is kept beside it, events that wait too unless not wanted."""
         arrays, values = engine
         values["door"] = pack_door(self._intake.door, arrays, waiting)
-        kept = {name: value for name, value in self._get_params().items() if name != "on_event"}
         values |= {
-            "parameters": kept,
+            "parameters": self._saved_parameters(),
             "schema": self._intake.schema.to_dict(),
             "n_refused": self.n_refused,
             "last_refusal": self.last_refusal,
@@ -440,7 +445,7 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
     def from_state(cls, state: State, on_event: Callable[[Change], object] | None = None) -> Self:
         """The clusterer that `to_state` was called on."""
         try:
-            model = cls(**OLDER | state.values["parameters"], on_event=on_event)
+            model = cls._with_parameters(OLDER | state.values["parameters"], on_event)
             intake = model._new_intake(Schema.from_dict(state.values["schema"]), engine_from_state(state))
             unpack_door(intake.door, state)
             check_door(intake.door, len(intake.schema))

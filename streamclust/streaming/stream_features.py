@@ -34,6 +34,7 @@ from streamclust.schema import Schema
 from streamclust.streaming.checked import Checked
 from streamclust.streaming.checking import Checker
 from streamclust.streaming.feature_reporting import FeatureReporting
+from streamclust.streaming.fixed_parameters import FixedParameters
 from streamclust.values import check_choice
 
 KIND = "features"
@@ -42,7 +43,7 @@ MAX_COLUMNS = 1024
 """Events that would bring more columns are refused: memory and the time of a refit grow with their number."""
 
 
-class StreamFeatures(FeatureReporting, base.MiniBatchTransformer):
+class StreamFeatures(FixedParameters, FeatureReporting, base.MiniBatchTransformer):
     """Features of a stream: every event is a sum of some of them, any number [BP-means, Broderick et al. 2013].
 
     A cluster owns its events alone; a feature shares them. A photograph of a table has the table, and whichever of four
@@ -91,6 +92,13 @@ class StreamFeatures(FeatureReporting, base.MiniBatchTransformer):
     True
     """
 
+    _parameters = (
+        "penalty", "half_life", "warmup", "refit_every", "reservoir", "max_features", "restarts", "missing", "seed",
+        "on_event",
+    )  # fmt: skip
+    lineage = FeatureReporting.lineage
+    _get_params = base.MiniBatchTransformer._get_params
+
     def __init__(
         self,
         penalty: float | None = None,
@@ -123,11 +131,11 @@ class StreamFeatures(FeatureReporting, base.MiniBatchTransformer):
             )
         for name in ("warmup", "refit_every", "reservoir", "max_features", "restarts"):
             check_count(name, getattr(self, name))
-        self._make_locks()
         self._schema = Schema(missing=missing, max_features=MAX_COLUMNS)
         self._checker = Checker("gaussian", zeros=False, skips_text=False)
         self._stream = FeatureStream(self._settings(), on_event)
         self._shards: dict[Hashable, int] = {}
+        self._make_locks()
 
     def _settings(self) -> FeatureSettings:
         return FeatureSettings(
@@ -279,9 +287,7 @@ class StreamFeatures(FeatureReporting, base.MiniBatchTransformer):
             arrays, values = features_state(self._stream)
             about = {
                 "kind": KIND,
-                "parameters": {
-                    name: value for name, value in self._get_params().items() if name != "on_event"
-                },
+                "parameters": self._saved_parameters(),
                 "schema": self._schema.to_dict(),
                 "n_features": len(self._schema),
                 "n_seen": self.n_seen,
@@ -297,7 +303,7 @@ class StreamFeatures(FeatureReporting, base.MiniBatchTransformer):
         if values.get("kind") != KIND:
             raise CheckpointError("this checkpoint holds no features: it was written by something else")
         try:
-            model = cls(**values["parameters"], on_event=on_event)
+            model = cls._with_parameters(values["parameters"], on_event)
             model._schema = Schema(
                 Schema.from_dict(values["schema"]).names, model.missing, max_features=MAX_COLUMNS
             )

@@ -165,7 +165,7 @@ def test_a_copy_has_a_lock_of_its_own():
     model = StreamClusterer(background=False)
     model.learn_many(events(300))
     twins = [copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model)), model.clone()]
-    with vars(model)["_lock"]:
+    with model._lock:
         together(*(lambda twin=twin: twin.learn_many(events(300, 1)) for twin in twins))
     assert [twin.n_seen for twin in twins] == [600, 600, 600, 300]
     assert model.n_seen == 300
