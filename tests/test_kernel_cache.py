@@ -325,7 +325,9 @@ def test_a_process_waits_for_a_stopped_one_only_once(tmp_path, monkeypatch):
         assert process.stdout.readline() == "held\n"
         process.send_signal(signal.SIGSTOP)
         slept = []
-        monkeypatch.setattr(locking.time, "sleep", lambda seconds, sleep=time.sleep: slept.append(sleep(seconds)))
+        monkeypatch.setattr(
+            locking.time, "sleep", lambda seconds, sleep=time.sleep: slept.append(sleep(seconds))
+        )
         assert not any(locking.Lock(tmp_path, str(i)).acquire() for i in range(50))
         assert 1 <= len(slept) <= 0.5 / locking.POLL_SECONDS + 1
         assert locking.Lock(tmp_path, "free").acquire()

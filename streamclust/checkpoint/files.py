@@ -154,7 +154,9 @@ def _decode(body: bytes) -> State:
         check_sizes(archive, len(body))
         values = json.loads(archive.read(VALUES))
         if not isinstance(values, dict):
-            raise CheckpointError(f"{VALUES} of a checkpoint must hold an object, not a {type(values).__name__}")
+            raise CheckpointError(
+                f"{VALUES} of a checkpoint must hold an object, not a {type(values).__name__}"
+            )
         for name in archive.namelist():
             if name.endswith(".npy"):
                 arrays[name[:-4]] = read_array(name, archive.read(name))

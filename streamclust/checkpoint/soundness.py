@@ -20,8 +20,12 @@ from streamclust.engine.watch import Ring
 from streamclust.families import family as family_named
 from streamclust.late import issparse
 from streamclust.moments import Moments
+from streamclust.tree import SummaryTree
+from streamclust.values import MAX_MAGNITUDE
 
 LARGEST_COUNT = 2**63 - 1
+PLAUSIBLE_LEAVES = 65_536
+"""Number of leaves that any tree may have; more only if settings allow them, or its arrays hold a 64th of them."""
 
 
 def check_engine(engine: Engine) -> None:
@@ -34,8 +38,7 @@ def check_engine(engine: Engine) -> None:
     for key, part in shards.items():
         whole(f"n_seen of shard {key!r}", part.n_seen)
         must(part.tree.n_features == shards.capacity, f"the tree of shard {key!r} has other features")
-        scatter = family_named(engine.settings.family).scatter
-        must(part.tree.scatter == scatter, f"the tree of shard {key!r} has no {scatter} scatter")
+        check_tree(f"tree of shard {key!r}", part.tree, engine)
         check_ring(f"watch of shard {key!r}", part.watch, shards.capacity)
     check_ring("whole", shards.whole, shards.capacity if shards.whole.count else 0)
     check_ring("strays", shards.strays, shards.n_features)
@@ -43,11 +46,28 @@ def check_engine(engine: Engine) -> None:
     if engine.model is not None:
         check_model(engine.model, shards.n_features)
         must(engine.led or set(engine.model.ids) <= set(born), "the model has ids that were never issued")
+    else:
+        must(engine.n_refits == 0, "the model is missing")
     if engine.sketch is not None:
-        must(engine.sketch.n_directions == shards.n_features, "the sketch has other directions than the trees")
+        must(
+            engine.sketch.n_directions == shards.n_features, "the sketch has other directions than the trees"
+        )
     if engine.pending_refit is not None:
         must(engine.model is not None, "a refit has no model that it began from")
         check_refit(engine.pending_refit, engine)
+
+
+def check_tree(name: str, tree: SummaryTree, engine: Engine) -> None:
+    """A shard's tree, which must be like those of the other shards."""
+    scatter = family_named(engine.settings.family).scatter
+    must(tree.scatter == scatter, f"the {name} has no {scatter} scatter")
+    first = next(iter(engine.shards.values())).tree
+    must(tree.half_life == first.half_life, f"the {name} has another half_life than the first")
+    most = max(engine.settings.max_leaves or 0, PLAUSIBLE_LEAVES, 64 * tree.n_leaves)
+    must(
+        (tree.max_leaves or 0) <= most,
+        f"the {name} may have {tree.max_leaves} leaves, at most {most} are plausible",
+    )
 
 
 def check_counter(name: str, value: object) -> None:
@@ -66,6 +86,10 @@ def check_ring(name: str, ring: Ring, width: int) -> None:
     """The latest events, their weights and numbers."""
     whole(f"count of {name}", ring.count)
     check_array(f"rows of {name}", ring.rows, (ring.size, width))
+    must(
+        bool((np.abs(ring.rows) <= MAX_MAGNITUDE).all()),
+        f"rows of {name} hold numbers beyond {MAX_MAGNITUDE:g}",
+    )
     check_array(f"weight of {name}", ring.weight, (ring.size,))
     check_array(f"numbers of {name}", ring.at, (ring.size,), kind="i")
 
@@ -120,7 +144,9 @@ def check_moments(name: str, rows: Moments, n_features: int) -> None:
     check_array(f"weight of {name}", rows.weight, rows.weight.shape)
     check_array(f"mean of {name}", rows.mean, rows.mean.shape)
     check_array(f"scatter of {name}", rows.scatter, rows.scatter.shape)
-    must(bool((rows.weight >= 0).all()) and rows.weight.sum() > 0, f"weights of {name} are negative, or all 0")
+    must(
+        bool((rows.weight >= 0).all()) and rows.weight.sum() > 0, f"weights of {name} are negative, or all 0"
+    )
 
 
 def check_refit(refit: Refit, engine: Engine) -> None:
@@ -142,7 +168,10 @@ def check_refit(refit: Refit, engine: Engine) -> None:
 
 def check_door(door: Door, n_names: int) -> None:
     """The events that wait, and those kept beside a sketch; `n_names` features have names."""
-    must(door.stage in get_args(Stage), f"stage must be one of {', '.join(get_args(Stage))}, got {door.stage!r}")
+    must(
+        door.stage in get_args(Stage),
+        f"stage must be one of {', '.join(get_args(Stage))}, got {door.stage!r}",
+    )
     for name in ("width", "n_learnt", "judged_from"):
         whole(name, getattr(door, name))
     must((door.sketch is None) or door.stage in ("sketched", "waiting"), "a sketch that is not used")
@@ -193,8 +222,8 @@ def whole(name: str, value: object, least: int = 0) -> None:
 
 def number(name: str, value: object, least: float = -math.inf) -> None:
     """A finite number."""
-    is_one = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e300
-    must(is_one and value >= least, f"{name} must be a number, at least {least}, got {str(value)[:80]}")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value < 1e300:
+        raise ValueError(f"{name} must be a number, at least {least}, got {str(value)[:80]}")
 
 
 def check_array(name: str, array: NDArray[Any], shape: tuple[int, ...], kind: str = "f") -> None:

@@ -185,7 +185,15 @@ class Clocks(dict[Hashable, Clock]):
 
 def checked_clock(clock: Clock) -> Clock:
     """A clock that was saved; ValueError if it is none."""
-    numbers = [clock.step, clock.agreed, *clock.ahead, *clock.behind, *([] if clock.now is None else [clock.now])]
+    if not isinstance(clock.ahead, list) or not isinstance(clock.behind, list):
+        raise ValueError(f"a clock needs lists of times, got {clock}")
+    numbers = [
+        clock.step,
+        clock.agreed,
+        *clock.ahead,
+        *clock.behind,
+        *([] if clock.now is None else [clock.now]),
+    ]
     if not all(isinstance(n, (int, float)) and np.isfinite(n) for n in numbers) or clock.step <= 0:
         raise ValueError(f"a clock needs finite numbers and a positive step, got {clock}")
     if clock.timed not in (None, False, True):

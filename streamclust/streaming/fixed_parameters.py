@@ -1,4 +1,4 @@
-"""FixedParameters: parameters that a model is made with, saved with and loaded with; none of them changes on the way."""
+"""FixedParameters: parameters that a model is made, saved and loaded with; none of them changes on the way."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class FixedParameters(SharedModel):
 
     @property
     def lineage(self) -> Lineage:
+        """The lives of what was found; it calls `on_event`."""
         raise NotImplementedError
 
     def _get_params(self) -> dict[str, Any]:
@@ -58,13 +59,13 @@ class FixedParameters(SharedModel):
         return found
 
     @classmethod
-    def _with_parameters(
-        cls, saved: Mapping[str, Any], on_event: Callable[[Change], object] | None
-    ) -> Self:
+    def _with_parameters(cls, saved: Mapping[str, Any], on_event: Callable[[Change], object] | None) -> Self:
         """A new model of saved parameters, as far as the constructor takes them."""
         taken = signature(cls).parameters
         any_name = any(one.kind is Parameter.VAR_KEYWORD for one in taken.values())
-        foreign = [name for name in saved if name not in cls._parameters and name not in taken and name != POSITIONAL]
+        foreign = [
+            name for name in saved if name not in cls._parameters and name not in taken and name != POSITIONAL
+        ]
         if foreign and not any_name:
             raise CheckpointError(
                 f"it was saved by a class that takes {', '.join(map(repr, foreign))}, which {cls.__name__} does not: "
@@ -73,5 +74,5 @@ class FixedParameters(SharedModel):
         given = {name: value for name, value in saved.items() if name in taken or any_name}
         model = cls(*given.pop(POSITIONAL, ()), **given)
         if on_event is not None:
-            model.on_event = on_event  # type: ignore[attr-defined]  # of both models
+            model.on_event = on_event
         return model

@@ -117,9 +117,7 @@ class Intake:
 
     # ---------------------------------------------------------------- one event
 
-    def buffer(
-        self, x: dict[Any, Any], w: float = 1.0, t: float | None = None, shard: Hashable = 0
-    ) -> bool:
+    def buffer(self, x: dict[Any, Any], w: float = 1.0, t: float | None = None, shard: Hashable = 0) -> bool:
         """Buffer an event that needs no check, unless the buffer is then full; whether it was buffered.
 
         The one method that needs no lock, since most events need no other: an acquired lock would add a tenth to their

@@ -108,7 +108,7 @@ HELD = Forking()
 class TornLock:
     """Takes the place of a lock that another thread held when this process was forked."""
 
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> NoReturn:  # noqa: ARG002
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> NoReturn:
         """Raise RuntimeError: the thread that would have finished the change is not in this process."""
         raise RuntimeError(
             f"this process was forked while another thread had been changing the model for {FORK_SECONDS:g} s; load it "
@@ -139,7 +139,9 @@ def hold_before_fork() -> None:
         if model._lock.acquire(timeout=left):
             HELD.models.append(model)
         else:
-            log.warning("a process is forked while another thread changes a model: its copy is of no use there")
+            log.warning(
+                "a process is forked while another thread changes a model: its copy is of no use there"
+            )
         if first:
             model._queue.release()
 

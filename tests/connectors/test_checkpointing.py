@@ -2,6 +2,8 @@
 
 import errno
 import itertools
+import os
+import stat
 
 import numpy as np
 import pytest

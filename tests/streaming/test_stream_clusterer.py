@@ -284,7 +284,9 @@ def other_seed(rows):
     return model
 
 
-@pytest.mark.parametrize("parameters", [{}, {"half_life": 500.0}, {"family": "poisson"}, {"max_directions": 2}])
+@pytest.mark.parametrize(
+    "parameters", [{}, {"half_life": 500.0}, {"family": "poisson"}, {"max_directions": 2}]
+)
 def test_an_empty_stream_and_a_full_one_can_be_merged_either_way(rows, parameters):
     x = np.abs(rows[:1200]).round() if parameters.get("family") else rows[:1200]
     full, kept, empty = (StreamClusterer(**parameters) for _ in range(3))

@@ -69,7 +69,9 @@ def one_by_one(model, seed, shard):
 
 def with_new_features(model, seed, shard):
     for i, (x, y) in enumerate(events(1000, seed).tolist()):
-        model.learn_one({"y": y} if i % 50 == 7 else {"x": x, "y": y, "z": 1.0} if i > 500 else {"x": x, "y": y})
+        model.learn_one(
+            {"y": y} if i % 50 == 7 else {"x": x, "y": y, "z": 1.0} if i > 500 else {"x": x, "y": y}
+        )
 
 
 def in_batches(model, seed, shard):
@@ -93,7 +95,9 @@ def in_checked_batches(model, seed, shard):
 def test_no_event_is_lost(ways, shards, parameters):
     model = StreamClusterer(**parameters)
     model.learn_many([{"x": 0.0, "y": 0.0}])
-    together(*(lambda w=w, i=i, s=s: w(model, i, s) for i, (w, s) in enumerate(zip(ways, shards, strict=True))))
+    together(
+        *(lambda w=w, i=i, s=s: w(model, i, s) for i, (w, s) in enumerate(zip(ways, shards, strict=True)))
+    )
     assert model.n_seen == 1 + sum(1000 if way is with_new_features else 3000 for way in ways)
     assert whole(model)
     assert model.n_clusters >= 5
@@ -152,7 +156,11 @@ def test_what_is_saved_and_copied_beside_a_learner_is_of_one_moment(tmp_path, le
     def take():
         while not done.is_set() or len(found) < 12:
             model.save(tmp_path / "x")
-            taken = StreamClusterer.load(tmp_path / "x"), copy.deepcopy(model), pickle.loads(pickle.dumps(model))
+            taken = (
+                StreamClusterer.load(tmp_path / "x"),
+                copy.deepcopy(model),
+                pickle.loads(pickle.dumps(model)),
+            )
             found.extend(taken)
             assert model.snapshot().leaves.weight.sum() <= model.n_seen + 1
 
@@ -239,7 +247,9 @@ def test_a_callback_may_use_the_model_that_calls_it(tmp_path):
         if len(learnt) < 3:
             learnt.append(change)
             model.learn_one({0: 0.0, 1: 0.0})
-        told.append((change, len(model.clusters), model.snapshot().n_leaves, model.predict_one({0: 0.0, 1: 0.0})))
+        told.append(
+            (change, len(model.clusters), model.snapshot().n_leaves, model.predict_one({0: 0.0, 1: 0.0}))
+        )
 
     model = StreamClusterer(on_event=ask, background=False)
     together(lambda: model.learn_many(events(3000)), lambda: one_by_number(model))
