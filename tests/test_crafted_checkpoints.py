@@ -15,7 +15,7 @@ from streamclust.checkpoint import CheckpointError, State, decode, encode, files
 from streamclust.checkpoint.files import FORMAT, MAGIC
 
 ALL = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
-N_SAMPLED = 120
+N_SAMPLED = 50
 """Changes of each state that are tried, unless all are."""
 
 

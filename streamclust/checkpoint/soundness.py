@@ -197,6 +197,7 @@ def check_block(block: Block) -> None:
     for name in ("weight", "time"):
         kept = getattr(block, name)
         check_array(f"{name} of events that wait", kept, (n,) if len(kept) else (0,))
+    must(bool((block.weight >= 0).all()), "weights of events that wait are negative")
 
 
 def check_refusals(n_refused: object, last_refusal: object) -> None:
