@@ -209,6 +209,9 @@ class Intake:
         """Learn the buffered events. If that is interrupted (Ctrl-C), those not learnt yet stay in the buffer."""
         if self._replaced:
             self._learn_late()
+        if not (self._buffer.rows or self._others):
+            self.make_room()
+            return
         before, n = self.door.n_seen, 0
         buffer, others = self._buffer, self._others
         try:
