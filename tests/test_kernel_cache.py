@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 
@@ -307,8 +308,33 @@ def holder(tmp_path):
 
 def test_waiting_for_a_lock_ends(tmp_path, holder, monkeypatch):
     monkeypatch.setattr(locking, "MAX_WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(locking, "PATIENCE", locking.Patience())
     assert not locking.Lock(tmp_path, "one").acquire()
     assert locking.Lock(tmp_path, "two").acquire()
+
+
+def test_a_process_waits_for_a_stopped_one_only_once(tmp_path, monkeypatch):
+    """All kernels that the other holds together, not each of them, are waited for."""
+    monkeypatch.setattr(locking, "MAX_WAIT_SECONDS", 0.5)
+    monkeypatch.setattr(locking, "PATIENCE", locking.Patience())
+    hold_many = HOLD.replace(
+        'assert Lock(Path(sys.argv[1]), "one").acquire()',
+        "assert all(Lock(Path(sys.argv[1]), str(i)).acquire() for i in range(50))",
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", hold_many, str(tmp_path)], env=os.environ | {"PYTHONPATH": str(PACKAGE.parent)},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout.readline() == "held\n"
+        process.send_signal(signal.SIGSTOP)
+        slept = []
+        monkeypatch.setattr(
+            locking.time, "sleep", lambda seconds, sleep=time.sleep: slept.append(sleep(seconds))
+        )
+        assert not any(locking.Lock(tmp_path, str(i)).acquire() for i in range(50))
+        assert 1 <= len(slept) <= 0.5 / locking.POLL_SECONDS + 1
+        assert locking.Lock(tmp_path, "free").acquire()
+        process.kill()
 
 
 def test_a_killed_process_leaves_no_lock_behind(tmp_path, holder):

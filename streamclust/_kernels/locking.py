@@ -12,11 +12,27 @@ try:
 except ImportError:  # not POSIX: every process compiles for itself
     fcntl = None  # type: ignore[assignment]  # a module elsewhere
 
-MAX_WAIT_SECONDS = 180.0
-"""A process that has waited so long compiles for itself."""
+MAX_WAIT_SECONDS = 120.0
+"""A process that has waited so long, for all kernels together, compiles for itself: about twice the time in which it
+would have compiled those of a first start. The process that it waits for may have been stopped."""
 POLL_SECONDS = 0.02
 
 _open_files: dict[Path, int] = {}
+
+
+class Patience:
+    """Time that this process has waited for others to compile."""
+
+    def __init__(self) -> None:
+        self.waited = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it compiles for itself from now on."""
+        return self.waited >= MAX_WAIT_SECONDS
+
+
+PATIENCE = Patience()
 
 
 class Lock:
@@ -31,21 +47,23 @@ class Lock:
         self._byte = zlib.crc32(name.encode())
 
     def acquire(self) -> bool:
-        """Wait until this process holds the lock; False if it cannot be had."""
+        """Wait until this process holds the lock; False if it cannot be had, or the process has waited enough."""
         file = self._file()
         if fcntl is None or file is None:
             return False
-        end = time.monotonic() + MAX_WAIT_SECONDS
-        while time.monotonic() < end:
+        while True:
             try:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, self._byte)
             except BlockingIOError:
+                if PATIENCE.is_over:
+                    return False
+                start = time.monotonic()
                 time.sleep(POLL_SECONDS)
+                PATIENCE.waited += time.monotonic() - start
             except OSError:  # a file system without locks
                 return False
             else:
                 return True
-        return False
 
     def release(self) -> None:
         """Let others have it; nothing happens if this process does not hold it."""

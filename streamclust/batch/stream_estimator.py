@@ -145,6 +145,8 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         points, weight = self._checked(X, sample_weight, reset=first)
         if first:
             self._start(points, self.drift)
+        else:
+            self._check_unchanged()
         return self._learn(points, weight, settle=False)
 
     def _checked(
@@ -159,11 +161,25 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         return points, _check_sample_weight(sample_weight, points, dtype=np.float64, ensure_non_negative=True)
 
     def _start(self, points: Floats, drift: DriftChoice) -> None:
+        free = ("on_event", "outliers")
+        self._started_with = {name: value for name, value in self.get_params().items() if name not in free}
         told = self.get_params() | {"drift": drift}
         ours = {name: told.pop(name) for name in ("on_event", "max_directions", "scale", "outliers")}
         check_parameters(ours)
         self.engine_ = Engine(0, EngineSettings(**told), self.on_event)
         self.door_ = Door(self.engine_, self.max_directions, self.scale)
+
+    def _check_unchanged(self) -> None:
+        """Raise ValueError if a parameter was set that what was learnt until now rests on."""
+        now = self.get_params()
+        self.engine_.lineage.on_event = self.on_event
+        changed = [name for name, value in self._started_with.items() if now[name] != value]
+        if changed:
+            raise ValueError(
+                f"{', '.join(changed)} cannot be changed between calls of partial_fit: what was learnt rests on "
+                f"{', '.join(f'{name}={self._started_with[name]!r}' for name in changed)}; call fit, or learn with a "
+                "clone of this estimator"
+            )
 
     def _learn(self, points: Floats, weight: Floats | None, settle: bool) -> Self:
         x, w, t = check_rows(points.shape[1], points, weight, None)

@@ -9,10 +9,12 @@ from streamclust.checkpoint.files import (
     decode,
     encode,
     read,
+    reason_of,
     write,
 )
 from streamclust.checkpoint.shards import handed_on, shard_in, summary_in, waiting_in
 from streamclust.checkpoint.sketches import State
+from streamclust.checkpoint.soundness import check_door, check_refusals
 from streamclust.checkpoint.state import (
     MERGED,
     engine_from_state,
@@ -30,6 +32,8 @@ __all__ = [
     "CheckpointError",
     "Checkpoints",
     "State",
+    "check_door",
+    "check_refusals",
     "decode",
     "encode",
     "engine_from_state",
@@ -43,6 +47,7 @@ __all__ = [
     "pack_door",
     "pack_sketch",
     "read",
+    "reason_of",
     "shard_from_state",
     "shard_in",
     "shard_state",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamclust.checkpoint.sketches import Arrays, State, pack_sketch, sketch_from_state, under
+from streamclust.checkpoint.soundness import check_array
 from streamclust.engine.door import Block, Door, joined_blocks, stacked_rows
 from streamclust.late import csr_array, issparse
 from streamclust.sketch import Rows
@@ -45,6 +46,7 @@ def unpack_door(door: Door, state: State) -> None:
     if values["recent"]:
         arrays = under(state.arrays, "door.recent.")
         rows = unpack_rows(arrays)
+        check_array("residual of recent events", arrays["residual"], door.recent.residual.shape)
         door.recent.residual[:] = arrays["residual"]
         door.recent.rows = [rows[i : i + 1] for i in range(rows.shape[0])]
         door.recent.count = values["recent"]

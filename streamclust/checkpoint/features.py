@@ -45,6 +45,7 @@ def features_from_state(state: State, settings: FeatureSettings) -> FeatureStrea
     stream.lineage = Lineage.from_dict(values["lineage"])
     if not sound(stream):
         raise ValueError("its arrays do not fit each other")
+    stream.publish()
     return stream
 
 

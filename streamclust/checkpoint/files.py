@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 import logging
+import math
 import os
 import re
 import tempfile
@@ -39,12 +40,24 @@ WORTH_COMPRESSING = 0.6
 which needs ten times as long for them as all else and takes a sixth off."""
 SAMPLE_PIECES, PIECE_BYTES = 16, 256
 """What the sample is made of, evenly spaced."""
+MAX_GROWTH, SMALL_BYTES = 64, 1 << 28
+"""A compressed content may be so many times as large as what it was read from, or so many bytes if that is more: noise
+hardly shrinks, so a state that shrinks further is small, or was made to fill the memory of whoever reads it."""
+NUMBERS = "biuf"
+"""Kinds of numpy types that arrays may have, beside text for the settings of a tree."""
 
 log = logging.getLogger(__name__)
 
 
 class CheckpointError(ValueError):
     """A checkpoint that cannot be used, and why."""
+
+
+def reason_of(error: Exception) -> str:
+    """What was wrong, in one line; an error that does not say so by itself is named."""
+    if isinstance(error, KeyError):
+        return f"{error} is missing"
+    return str(error) if type(error) in (ValueError, CheckpointError) else f"{type(error).__name__}: {error}"
 
 
 def write(path: str | os.PathLike[str], state: State) -> None:
@@ -128,15 +141,60 @@ def _worth_compressing(content: bytes) -> bool:
 
 
 def decode(body: bytes) -> State:
-    """What `encode` wrote."""
+    """What `encode` wrote; CheckpointError if it is anything else.
+
+    No more memory is taken than the content fills, which the sizes that it declares must agree with.
+    """
+    try:
+        return _decode(body)
+    except CheckpointError:
+        raise
+    except Exception as error:  # of zipfile, zlib, json, ast and numpy, which name many
+        raise CheckpointError(f"this is no checkpoint that can be read: {reason_of(error)}") from error
+
+
+def _decode(body: bytes) -> State:
     arrays: dict[str, NDArray[Any]] = {}
     with zipfile.ZipFile(io.BytesIO(body)) as archive:
+        check_sizes(archive, len(body))
         values = json.loads(archive.read(VALUES))
+        if not isinstance(values, dict):
+            raise CheckpointError(
+                f"{VALUES} of a checkpoint must hold an object, not a {type(values).__name__}"
+            )
         for name in archive.namelist():
             if name.endswith(".npy"):
-                content = io.BytesIO(archive.read(name))
-                arrays[name[:-4]] = np.lib.format.read_array(content, allow_pickle=False)
+                arrays[name[:-4]] = read_array(name, archive.read(name))
     return State(arrays, values)
+
+
+def check_sizes(archive: zipfile.ZipFile, n_bytes: int) -> None:
+    """Raise CheckpointError for members that would be much larger than the file that they are read from."""
+    members = archive.infolist()
+    limit = max(MAX_GROWTH * n_bytes, SMALL_BYTES)
+    stored = [one for one in members if one.compress_type == zipfile.ZIP_STORED]
+    if sum(one.file_size for one in members) > limit or any(one.file_size > n_bytes for one in stored):
+        total = sum(one.file_size for one in members)
+        raise CheckpointError(
+            f"a checkpoint of {n_bytes:,} bytes declares a content of {total:,}, at most {limit:,} are read"
+        )
+
+
+def read_array(name: str, content: bytes) -> NDArray[Any]:
+    """An array of numbers or text from a .npy file, which must be as long as its header says."""
+    file = io.BytesIO(content)
+    version = np.lib.format.read_magic(file)
+    if version not in ((1, 0), (2, 0)):
+        raise CheckpointError(f"{name} is of version {version} of numpy's format, 1.0 and 2.0 are read")
+    header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, in_columns, dtype = header(file)
+    n, rest = math.prod(shape), len(content) - file.tell()
+    if dtype.hasobject or dtype.kind not in NUMBERS + "U" or min(shape, default=0) < 0:
+        raise CheckpointError(f"{name} holds no array of numbers, but {dtype} of shape {shape}")
+    if dtype.itemsize == 0 or n * dtype.itemsize != rest:
+        raise CheckpointError(f"{name} declares {dtype} of shape {shape}, and holds {rest:,} bytes")
+    array = np.frombuffer(content, dtype, offset=file.tell()).reshape(shape, order="F" if in_columns else "C")
+    return array.copy(order="K")
 
 
 class Checkpoints:

@@ -46,4 +46,6 @@ def sketch_from_state(state: State) -> Sketch | None:
     compression = Compression(*(arrays[name] for name in Compression._fields)) if "knee" in arrays else None
     sketch = Sketch(centre, scale, directions, noise, **state.values["sketch"], compression=compression)
     check_sketch(sketch)
+    if not isinstance(sketch.unit, bool):
+        raise ValueError(f"not a sketch: unit must be true or false, got {sketch.unit!r}")
     return sketch

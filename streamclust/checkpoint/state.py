@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamclust.checkpoint.sketches import State, pack_sketch, sketch_from_state, under
+from streamclust.checkpoint.soundness import check_engine
+from streamclust.checkpoint.soundness import whole as whole_number
 from streamclust.engine import Engine, EngineSettings, Model
 from streamclust.engine.model import Result
 from streamclust.engine.refits import Found, Refit, RefitError
@@ -72,21 +74,23 @@ def engine_from_state(state: State) -> Engine:
     """The engine that `engine_state` saved."""
     arrays, values = state
     settings, n_features = EngineSettings(**OLDER | values["settings"]), values["n_features"]
-    strays = Watch(n_features)
-    strays.rows[:], strays.count = arrays["strays"], values["strays"]
+    whole_number("n_features", n_features)
+    strays = Watch(0)
+    strays.rows, strays.count = np.array(arrays["strays"]), values["strays"]
     parts = {
         key_of(part): shard_from_state(State(under(arrays, f"shard{i}."), part))
         for i, part in enumerate(values["shards"])
     }
     capacity = values.get("capacity", n_features)
-    whole = Ring(0, WHOLE_EVENTS)
+    latest = Ring(0, WHOLE_EVENTS)
     if "whole" in values:  # older checkpoints have none
-        fill_ring(whole, under(arrays, "whole."), values["whole"])
-    shards = Shards.restored(n_features, capacity, settings, parts, strays, whole)
+        fill_ring(latest, under(arrays, "whole."), values["whole"])
+    shards = Shards.restored(n_features, capacity, settings, parts, strays, latest)
     refit = unpack_refit(values["refit"], under(arrays, "refit.")) if "refit" in values else None
     model = model_in(state)
     engine = Engine.restored(shards, values, Lineage.from_dict(values["lineage"]), model, refit)
     engine.sketch = sketch_from_state(state) if model is None else model.sketch
+    check_engine(engine)
     return engine
 
 

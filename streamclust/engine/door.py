@@ -369,6 +369,9 @@ class Door:
             self.use_sketch(other.sketch)
         if other.engine.n_seen:
             self.begin()
+            if self.stage == "new":
+                self.stage = "plain"
+                self.engine.shards.begin(other.engine.n_features)
             self.engine.merge(other.engine)
         for block in other.waiting:
             self.learn(*block)

@@ -40,6 +40,34 @@ class FeatureSettings(NamedTuple):
     seed: int
 
 
+class PublishedFeatures(NamedTuple):
+    """The features that events are assigned by; replaced as a whole, never changed."""
+
+    version: int
+    """Number of refits so far."""
+    ids: Ints
+    A: Floats
+    """Mean of each feature (features, columns)."""
+    weights: Floats
+    """How many events (decayed, if forgetting) have each feature."""
+    total: float
+    """How many events there were (decayed, if forgetting)."""
+
+    def allocate(self, rows: Floats) -> Bools:
+        """The features of each row, by the columns it has a value in."""
+        if len(self.A) == 0:
+            return np.zeros((len(rows), 0), dtype=bool)
+        usual = np.asarray(self.weights > 0.5 * self.total)
+        if not np.isnan(rows).any():
+            return nearest_features(rows, self.A, usual)
+        Z = np.empty((len(rows), len(self.A)), dtype=bool)
+        masks, group = np.unique(np.isnan(rows), axis=0, return_inverse=True)
+        for i, mask in enumerate(masks):
+            mine = group.ravel() == i
+            Z[mine] = nearest_features(rows[mine][:, ~mask], np.ascontiguousarray(self.A[:, ~mask]), usual)
+        return Z
+
+
 class FeatureStream:
     """The features of a stream of rows; NaN is a missing value.
 
@@ -65,6 +93,15 @@ class FeatureStream:
         self.keys: Floats = np.zeros(0)
         self.pending: list[Floats] = []
         self.generator = np.random.default_rng(settings.seed)
+        self.publish()
+
+    def publish(self) -> None:
+        """Let other threads see the features as they are now."""
+        self.published = self._as_of_now
+
+    @property
+    def _as_of_now(self) -> PublishedFeatures:
+        return PublishedFeatures(self.n_refits, self.ids, self.A, self.G.diagonal(), self.weight)
 
     # ---------------------------------------------------------------- learning
 
@@ -83,6 +120,7 @@ class FeatureStream:
             with HeldInterrupts():
                 self.pending = []
                 self._learn_block(block)
+                self.publish()
             if self.n_events >= self.next_refit:
                 self.refit()
 
@@ -126,24 +164,9 @@ class FeatureStream:
 
     # ---------------------------------------------------------------- reading
 
-    @property
-    def usual(self) -> Bools:
-        """The features that more than half of the events have."""
-        return np.asarray(self.G.diagonal() > 0.5 * self.weight)
-
     def allocate(self, rows: Floats) -> Bools:
         """The features of each row, by the columns it has a value in."""
-        usual = self.usual
-        if len(self.A) == 0:
-            return np.zeros((len(rows), 0), dtype=bool)
-        if not np.isnan(rows).any():
-            return nearest_features(rows, self.A, usual)
-        Z = np.empty((len(rows), len(self.A)), dtype=bool)
-        masks, group = np.unique(np.isnan(rows), axis=0, return_inverse=True)
-        for i, mask in enumerate(masks):
-            mine = group.ravel() == i
-            Z[mine] = nearest_features(rows[mine][:, ~mask], np.ascontiguousarray(self.A[:, ~mask]), usual)
-        return Z
+        return self._as_of_now.allocate(rows)
 
     # ---------------------------------------------------------------- refits
 
@@ -167,6 +190,7 @@ class FeatureStream:
                 "a search for features failed at event %d; the stream goes on with those it has",
                 self.n_events,
             )
+        self.publish()
         self.lineage.deliver()
 
     def _schedule(self) -> None:
@@ -299,6 +323,7 @@ class FeatureStream:
         self.n_missing += other.n_missing
         if self.n_refits + other.n_refits and len(self.rows):
             self.refit()
+        self.publish()
         self.lineage.deliver()
         for row in other.pending:
             self.learn_row(row)

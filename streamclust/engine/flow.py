@@ -248,10 +248,11 @@ class Engine(Looking):
 
     def merge(self, other: Engine) -> None:
         """Learn everything another engine has learnt, and refit at once from the clusters of both."""
-        if (self.shards.n_features, self.settings) != (other.shards.n_features, other.settings):
+        self.check_settings(other)
+        if self.n_features != other.n_features:
             raise ValueError(
-                "only engines of the same settings and features can be merged: they differ in "
-                f"{self.settings} of {self.shards.n_features} and {other.settings} of {other.shards.n_features}"
+                "only engines of the same features can be merged: "
+                f"one has {self.n_features}, the other {other.n_features}"
             )
         if not same_sketch(self.sketch, other.sketch):
             raise ValueError(
@@ -265,6 +266,13 @@ class Engine(Looking):
         self.begin = 0
         self.next_look = self.n_seen + self.look_gap
         self._refit_now(more=other.model.current.clusters)
+
+    def check_settings(self, other: Engine) -> None:
+        """Raise ValueError if another engine has other settings, so that it cannot be merged."""
+        if self.settings != other.settings:
+            ours, theirs = vars(self.settings), vars(other.settings)
+            differ = {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]}
+            raise ValueError(f"only streams of the same settings can be merged: they differ in {differ}")
 
     @property
     def n_features(self) -> int:

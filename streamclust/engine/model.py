@@ -323,6 +323,11 @@ class Model:
         weight = self.expected.clusters.weight
         return np.asarray(np.log(weight / weight.sum()))
 
+    @property
+    def costs(self) -> tuple[Floats, Floats | None, Floats]:
+        """Centre, root and offset of each component on show, as kernels take them."""
+        return self._arrays
+
     @cached_property
     def _arrays(self) -> tuple[Floats, Floats | None, Floats]:
         """The costs by which events are assigned."""

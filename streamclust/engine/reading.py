@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,17 +40,31 @@ class Reading:
         """
         assert self.model is not None
         if self._calibration is None or self._calibration[0] != self._moment:
-            points = self.shards.latest()
-            weight = np.ones(len(points))
-            if self.sketch is not None and recent is not None:
-                points, weight = recent, np.ones(recent.shape[0])
-            elif not self.settings.follows:
-                points, weight = self.shards.merged_tree().sample()
-            novelty = self.model.novelty(points)
-            order = np.argsort(novelty, kind="stable")
-            self._calibration = self._moment, novelty[order], np.append(0.0, np.cumsum(weight[order]))
-        _, known, below = self._calibration
+            self._calibrate(recent)
+        found = self.known_tail(scores)
+        assert found is not None
+        return found
+
+    def known_tail(self, scores: Floats) -> Floats | None:
+        """`tail` by the events of the last call of it; None if there was none."""
+        kept = self._calibration
+        if kept is None:
+            return None
+        _, known, below = kept
         return np.asarray((1.0 + below[-1] - below[np.searchsorted(known, scores)]) / (1.0 + below[-1]))
+
+    def _calibrate(self, recent: Rows | None) -> None:
+        """Find the novelty of the events that `tail` compares with."""
+        assert self.model is not None
+        points = self.shards.latest()
+        weight = np.ones(len(points))
+        if self.sketch is not None and recent is not None:
+            points, weight = recent, np.ones(recent.shape[0])
+        elif not self.settings.follows:
+            points, weight = self.shards.merged_tree().sample()
+        novelty = self.model.novelty(points)
+        order = np.argsort(novelty, kind="stable")
+        self._calibration = self._moment, novelty[order], np.append(0.0, np.cumsum(weight[order]))
 
     def last_seen(self) -> dict[int, int]:
         """For each cluster on show the latest watched event that was its, or the model's own moment."""
@@ -96,6 +111,12 @@ class Reading:
 
     def snapshot(self, method: MethodName = "rbhc", consistent: bool = True) -> Dendrogram:
         """The hierarchy of everything learnt until now; `consistent`: that passes through the clusters on show."""
+        return self.snapshot_search(method, consistent)()
+
+    def snapshot_search(
+        self, method: MethodName = "rbhc", consistent: bool = True
+    ) -> Callable[[], Dendrogram]:
+        """A function that finds the hierarchy of now whenever it is called: it reads copies alone."""
         from streamclust.hierarchy.snapshot import snapshot  # slow to import, and not needed to start
 
         if self.model is None:
@@ -104,10 +125,11 @@ class Reading:
         points, weight = tree.sample()
         labels = self.model.nearest(tree.leaves().mean).component
         sampled = self.model.nearest(points).component
-        return snapshot(
-            self.settings.family, tree, labels, self.model.names, method, consistent, sampled,
-            self.components(), joins=component_joins(self.model, points, weight),
-        )  # fmt: skip
+        family, names, clusters = self.settings.family, self.model.names, self.components()
+        joins = component_joins(self.model, points, weight)
+        return lambda: snapshot(
+            family, tree, labels, names, method, consistent, sampled, clusters, joins=joins
+        )
 
 
 def filled(found: Moments, published: Moments, seen: Ints) -> Moments:

@@ -33,8 +33,8 @@ preprocessing.OneHotEncoder
 False
 """
 
-from streamclust.schema.cells import Cells, Columns, table_of
+from streamclust.schema.cells import Cells, Columns, plain_values, table_of
 from streamclust.schema.names import MAX_NAME_LENGTH
 from streamclust.schema.schema import Schema
 
-__all__ = ["MAX_NAME_LENGTH", "Cells", "Columns", "Schema", "table_of"]
+__all__ = ["MAX_NAME_LENGTH", "Cells", "Columns", "Schema", "plain_values", "table_of"]

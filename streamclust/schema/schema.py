@@ -19,7 +19,6 @@ from streamclust.schema.cells import (
     Columns,
     dense_row,
     plain_row,
-    plain_values,
     table_of,
     values_getter,
 )
@@ -95,7 +94,7 @@ class Schema:
         # meanwhile sees the schema as it was before or as it is after.
         self._columns = columns
         self._names = tuple(columns)
-        self._values = values_getter(self._names)
+        self.values_of = values_getter(self._names)
 
     # ---------------------------------------------------------------- reading
 
@@ -158,11 +157,7 @@ class Schema:
 
     def plain_row(self, x: object) -> Floats | None:
         """Row of an event that has exactly the known features, all plain numbers up to MAX_MAGNITUDE; else None."""
-        return plain_row(x, self._values)
-
-    def plain_values(self, x: object) -> tuple[float, ...] | None:
-        """The same as a tuple: many of them make a table sooner than as many rows."""
-        return plain_values(x, self._values)
+        return plain_row(x, self.values_of)
 
     def cells(self, x: Mapping[Any, Any], extend: bool = True) -> Cells:
         """Parse one event; its new features join the schema only by `adopt`."""
@@ -250,7 +245,7 @@ class Schema:
 
     def read_events(self, events: Iterable[Mapping[Any, Any]], extend: bool = True) -> list[Floats | Cells]:
         """Read many events, each as a row or as cells: all of them or, if one is refused, none."""
-        columns, values = self._columns, self._values
+        columns, values = self._columns, self.values_of
         rows: list[Floats | Cells] = []
         for i, x in enumerate(events):
             row: Floats | Cells | None = plain_row(x, values)
@@ -368,4 +363,4 @@ class Schema:
         """Read what `to_dict` wrote."""
         if set(state) != {"names", "missing"}:
             raise ValueError(f"a saved schema holds 'names' and 'missing', got {sorted(map(str, state))}")
-        return cls(state["names"], state["missing"])
+        return cls([json_name(name) for name in state["names"]], state["missing"])

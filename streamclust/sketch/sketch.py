@@ -13,6 +13,7 @@ from streamclust._kernels.types import Bools, Floats
 from streamclust.late import gammaincinv, issparse
 from streamclust.moments import Moments
 from streamclust.sketch.compressing import Compression, Rows, is_same
+from streamclust.values import MAX_MAGNITUDE
 
 INSIDE_SHARE = 0.9999
 """A residual is outside if it is longer than this share of the residuals of the events the map was learnt from."""
@@ -197,8 +198,8 @@ def check_sketch(sketch: Sketch) -> None:
     if sketch.compression is not None and any(a.shape != d or not (a >= 0).all() for a in sketch.compression):
         raise ValueError("not a sketch: its compression is of other features, or has negative numbers")
     if (
-        not all(np.isfinite(a).all() for a in arrays)
+        not all((np.abs(a) <= MAX_MAGNITUDE).all() for a in arrays)
         or not (sketch.scale > 0).all()
         or not all(map(math.isfinite, numbers))
     ):
-        raise ValueError("not a sketch: its numbers are not finite, or a scale is not positive")
+        raise ValueError("not a sketch: its numbers are not finite or too large, or a scale is not positive")

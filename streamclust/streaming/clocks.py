@@ -180,4 +180,22 @@ class Clocks(dict[Hashable, Clock]):
         """Set the clocks that `to_list` gave."""
         for each in kept:
             shard = tuple(each["shard"]) if isinstance(each["shard"], list) else each["shard"]
-            self[shard] = Clock(**each["clock"])
+            self[shard] = checked_clock(Clock(**each["clock"]))
+
+
+def checked_clock(clock: Clock) -> Clock:
+    """A clock that was saved; ValueError if it is none."""
+    if not isinstance(clock.ahead, list) or not isinstance(clock.behind, list):
+        raise ValueError(f"a clock needs lists of times, got {clock}")
+    numbers = [
+        clock.step,
+        clock.agreed,
+        *clock.ahead,
+        *clock.behind,
+        *([] if clock.now is None else [clock.now]),
+    ]
+    if not all(isinstance(n, (int, float)) and np.isfinite(n) for n in numbers) or clock.step <= 0:
+        raise ValueError(f"a clock needs finite numbers and a positive step, got {clock}")
+    if clock.timed not in (None, False, True):
+        raise ValueError(f"timed of a clock must be true, false or null, got {clock.timed!r}")
+    return clock

@@ -83,6 +83,21 @@ class Exchange:
         self.intake.engine.learn_tree(shard, more.tree)
         self.intake.make_room()
 
+    def merge(self, other: Intake) -> None:
+        """Learn everything that another has learnt; one that has learnt nothing takes the other's features."""
+        self.intake.flush()
+        other.flush()
+        ours, theirs = self.intake.schema, other.schema
+        if len(theirs) and len(ours) and ours.names != theirs.names:
+            raise ValueError(f"only streams of the same features can be merged, got {ours!r} and {theirs!r}")
+        if other.door.n_seen:
+            self.intake.engine.check_settings(other.engine)
+            for shard, clock in other.clocks.copy().items():
+                self.intake.clocks.setdefault(shard, clock)
+        if not len(ours):
+            ours.adopt(dict(theirs.columns))
+        self.intake.merge(other)
+
     def _share(self, sketch: Sketch | None, shard: Hashable, part: Shard) -> None:
         """Have a shard from elsewhere in our coordinates: carried over, or its sketch used here if there is none."""
         if sketch is not None:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
-from streamclust.engine.features import FeatureStream
+from streamclust.engine.features import FeatureStream, PublishedFeatures
 from streamclust.frames import TableLike
 from streamclust.lineage import Change, Lineage
 from streamclust.schema import Schema
 from streamclust.streaming.checked import Checked
+from streamclust.streaming.shared_model import SharedModel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
@@ -30,8 +31,8 @@ class FeatureModel:
     """(features, columns)"""
 
 
-class FeatureReporting:
-    """Answers of StreamFeatures; none of them changes anything."""
+class FeatureReporting(SharedModel):
+    """Answers of StreamFeatures, by the features that are published; none of them changes anything."""
 
     _schema: Schema
     _stream: FeatureStream
@@ -39,18 +40,15 @@ class FeatureReporting:
 
     # ---------------------------------------------------------------- asking
 
-    def _allocated(self, rows: Floats) -> Bools:
-        width = self._stream.A.shape[1]
-        known = rows[:, :width]
-        if known.shape[1] < width:
-            known = np.pad(known, ((0, 0), (0, width - known.shape[1])), constant_values=np.nan)
-        return self._stream.allocate(known)
+    @property
+    def _published(self) -> PublishedFeatures:
+        return self._stream.published
 
     @property
     def model(self) -> FeatureModel | None:
         """The features as of now; None before the first event."""
-        stream = self._stream
-        return FeatureModel(stream.n_refits, stream.ids.copy(), stream.A.copy()) if self.n_seen else None
+        found = self._published
+        return FeatureModel(found.version, found.ids.copy(), found.A.copy()) if self.n_seen else None
 
     def assign_many(self, X: TableLike) -> list[list[int]]:
         """The ids of the features of each event, in order; X may be what `check` gave."""
@@ -70,22 +68,24 @@ class FeatureReporting:
         return self._sets(self._schema.table(X, extend=False))
 
     def _sets(self, rows: Floats) -> list[set[int]]:
-        ids = self._stream.ids
-        return [set(ids[has].tolist()) for has in self._allocated(rows)]
+        found = self._published
+        return [set(found.ids[has].tolist()) for has in allocated(found, rows)]
 
     def transform_one(self, x: dict[Any, Any]) -> dict[Any, int]:
         """1 for each feature that the event has, 0 for the others, by id."""
-        has = self._allocated(self._schema.row(x, extend=False)[None, :])[0]
-        return dict(zip(self._stream.ids.tolist(), has.astype(int).tolist(), strict=True))
+        found = self._published
+        has = allocated(found, self._schema.row(x, extend=False)[None, :])[0]
+        return dict(zip(found.ids.tolist(), has.astype(int).tolist(), strict=True))
 
     def transform_many(self, X: TableLike) -> TableLike:
         """A column of 0 and 1 for each feature: a frame like the one given, or a numpy table."""
-        Z = self._allocated(self._schema.table(X, extend=False)).astype(np.int64)
+        found = self._published
+        Z = allocated(found, self._schema.table(X, extend=False)).astype(np.int64)
         if isinstance(X, (np.ndarray, list, tuple)):
             return Z
         from river.utils.dataframe import into_frame, to_native_frame  # slow to import, and only for frames
 
-        ids = self._stream.ids.tolist()
+        ids = found.ids.tolist()
         return to_native_frame({i: Z[:, k] for k, i in enumerate(ids)}, like=into_frame(X))
 
     def inverse_transform_one(self, z: Mapping[int, Any] | set[int]) -> dict[Hashable, float]:
@@ -96,30 +96,31 @@ class FeatureReporting:
         {}
         """
         wanted = {i for i, on in z.items() if on} if isinstance(z, Mapping) else set(z)
-        unknown = wanted - set(self._stream.ids.tolist())
+        found = self._published
+        unknown = wanted - set(found.ids.tolist())
         if unknown:
             raise ValueError(f"there is no feature {sorted(unknown)[0]}; present are {sorted(self.features)}")
-        has = np.isin(self._stream.ids, list(wanted))
-        return self._schema.mapping(self._stream.A[has].sum(axis=0))
+        has = np.isin(found.ids, list(wanted))
+        return self._schema.mapping(found.A[has].sum(axis=0))
 
     # ---------------------------------------------------------------- what was found
 
     @property
     def features(self) -> dict[int, dict[Hashable, float]]:
         """The mean of each feature, by id and name of column."""
-        return {
-            i: self._schema.mapping(a) for i, a in zip(self._stream.ids.tolist(), self._stream.A, strict=True)
-        }
+        found = self._published
+        return {i: self._schema.mapping(a) for i, a in zip(found.ids.tolist(), found.A, strict=True)}
 
     @property
     def weights(self) -> dict[int, float]:
         """How many events (decayed, if forgetting) have each feature."""
-        return dict(zip(self._stream.ids.tolist(), self._stream.G.diagonal().tolist(), strict=True))
+        found = self._published
+        return dict(zip(found.ids.tolist(), found.weights.tolist(), strict=True))
 
     @property
     def n_features(self) -> int:
         """How many features there are now."""
-        return len(self._stream.A)
+        return len(self._published.A)
 
     @property
     def n_seen(self) -> int:
@@ -160,6 +161,15 @@ class FeatureReporting:
         """Each feature as an image of `shape` (height, width), or as bars: see `streamclust.plots.plot_features`."""
         from streamclust.plots import plot_features
 
-        stream = self._stream
-        share = stream.G.diagonal() / stream.weight if len(stream.A) else np.zeros(0)
-        return plot_features(stream.A, share, shape, [f"feature {i}" for i in stream.ids.tolist()], **options)
+        found = self._published
+        share = found.weights / found.total if len(found.A) else np.zeros(0)
+        return plot_features(found.A, share, shape, [f"feature {i}" for i in found.ids.tolist()], **options)
+
+
+def allocated(features: PublishedFeatures, rows: Floats) -> Bools:
+    """The features of rows that may lack the latest columns, or have more."""
+    width = features.A.shape[1]
+    known = rows[:, :width]
+    if known.shape[1] < width:
+        known = np.pad(known, ((0, 0), (0, width - known.shape[1])), constant_values=np.nan)
+    return features.allocate(known)

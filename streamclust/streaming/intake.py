@@ -21,7 +21,7 @@ from streamclust.families import is_discrete
 from streamclust.frames import TableLike, warn_left_out
 from streamclust.interrupts import HeldInterrupts
 from streamclust.parameters import Invalid, ScaleName
-from streamclust.schema import Cells, Schema
+from streamclust.schema import Cells, Schema, plain_values
 from streamclust.streaming.checked import Checked
 from streamclust.streaming.checking import Checker, cells_of, weight_and_time
 from streamclust.streaming.clocks import Clocks
@@ -33,6 +33,25 @@ NO_VALUES = np.empty(0)
 
 class RefusedEvents(UserWarning):
     """Warning, given once: events were refused; `n_refused` counts them."""
+
+
+class Buffer:
+    """Single events of one shard that wait to be learnt together, and how their values are read."""
+
+    __slots__ = ("names", "rows", "shard", "values_of")
+
+    def __init__(self, shard: Hashable, schema: Schema) -> None:
+        self.shard = shard
+        self.names = schema.names
+        self.values_of = schema.values_of
+        self.rows: list[tuple[float, ...]] = []
+        """Events of just these features, of weight 1 and without a time."""
+
+    def taken(self) -> list[tuple[float, ...]]:
+        """Take the rows out; other threads may be appending."""
+        rows = self.rows[:]
+        del self.rows[: len(rows)]
+        return rows
 
 
 class Intake:
@@ -54,18 +73,23 @@ class Intake:
         self.clocks = Clocks(engine.settings.half_life, max_time_step)
         self.n_refused = 0
         self.last_refusal = ""
-        self._plain: list[tuple[float, ...]] = []
-        """Buffered events of known features, of weight 1 and without a time; empty while others wait."""
+        self._buffer = Buffer(0, schema)
+        """Buffered events of known features, of weight 1 and without a time. Flushing replaces it."""
+        self._replaced: list[Buffer] = []
+        """Former buffers to which a thread has appended an event while another thread replaced them."""
         self._others: list[tuple[Row, float, float | None]] = []
         """Buffered events with their weights and times."""
         self._shard: Hashable = 0
         self._told: set[Hashable] = set()
         self.zeros = schema.missing == "zero"
+        self._room = 1
+        """Size of the buffer."""
         family, skips_text = engine.settings.family, invalid == "refuse" and schema.missing != "error"
         self._checker = Checker(family, self.zeros, skips_text, self.door.unit)
         self._forgets = self.clocks.forgets
         self._measures = not (is_discrete(family) or self._forgets or self.door.unit)
         """Whether the family takes all finite values and nothing is forgotten: plain events need no further check."""
+        self._buffers_tuples = self._measures and not self.zeros
         self.make_room()
 
     def make_room(self) -> None:
@@ -75,13 +99,42 @@ class Intake:
         """
         new = len(self.schema) != self.door.n_features and not self.zeros
         self._room = 1 if new else min(MAX_WAITING_EVENTS, self.door.until_due)
+        if self._buffer.shard != self._shard or self._buffer.values_of is not self.schema.values_of:
+            self._replace_buffer()
+
+    def _replace_buffer(self) -> None:
+        """Open a buffer for events of the present shard and features."""
+        with HeldInterrupts():
+            former, self._buffer = self._buffer, Buffer(self._shard, self.schema)
+            if former.rows:
+                self._replaced.append(former)
 
     @property
     def n_waiting(self) -> int:
         """Number of events in the buffer."""
-        return len(self._plain) + len(self._others)
+        late = {id(buffer): len(buffer.rows) for buffer in self._replaced} if self._replaced else {}
+        return len(self._buffer.rows) + len(self._others) + sum(late.values())
 
     # ---------------------------------------------------------------- one event
+
+    def buffer(self, x: dict[Any, Any], w: float = 1.0, t: float | None = None, shard: Hashable = 0) -> bool:
+        """Buffer an event that needs no check, unless the buffer is then full; whether it was buffered.
+
+        The one method that needs no lock, since most events need no other: an acquired lock would add a tenth to their
+        cost. `list.append` is atomic, and the event's values, their order and their shard all belong to one buffer. If
+        another thread has replaced that meanwhile, the next flush finds the event among those `_replaced`.
+        """
+        buffer = self._buffer
+        if not self._buffers_tuples or self._others or w != 1.0 or t is not None or shard != buffer.shard:
+            return False
+        values = plain_values(x, buffer.values_of)  # many tuples make a table sooner than as many rows
+        rows = buffer.rows
+        if values is None or len(rows) + 1 >= self._room:
+            return False
+        rows.append(values)
+        if buffer is not self._buffer:
+            self._replaced.append(buffer)
+        return True
 
     def learn_one(
         self, x: dict[Any, Any], w: float = 1.0, t: float | None = None, shard: Hashable = 0
@@ -90,14 +143,14 @@ class Intake:
         if shard != self._shard:
             self.flush()
             self._shard = shard
-        values = self.schema.plain_values(x)
+            self._replace_buffer()
+        values = plain_values(x, self.schema.values_of)
         if values is not None and self._measures and w == 1.0 and t is None:
             if self._others or self.zeros:
                 self._wait(np.array(values, dtype=np.float64), w, t)
                 return
-            self._plain.append(values)
-            self._room -= 1
-            if self._room <= 0:
+            self._buffer.rows.append(values)
+            if self.n_waiting >= self._room:
                 self.flush()
             return
         try:
@@ -129,13 +182,8 @@ class Intake:
         return row, w, t
 
     def _wait(self, row: Row, w: float, t: float | None) -> None:
-        if self._plain:
-            others: list[tuple[Row, float, float | None]]
-            others = [(np.array(values, dtype=np.float64), 1.0, None) for values in self._plain]
-            self._plain, self._others = [], others
         self._others.append((row, w, t))
-        self._room -= 1
-        if self._room <= 0 or (len(self.schema) != self.door.n_features and not self.zeros):
+        if self.n_waiting >= self._room or (len(self.schema) != self.door.n_features and not self.zeros):
             self.flush()
 
     @property
@@ -159,23 +207,43 @@ class Intake:
 
     def flush(self) -> None:
         """Learn the buffered events. If that is interrupted (Ctrl-C), those not learnt yet stay in the buffer."""
-        before = self.door.n_seen
-        plain: list[tuple[float, ...]] = []
-        others: list[tuple[Row, float, float | None]] = []
+        if self._replaced:
+            self._learn_late()
+        if not (self._buffer.rows or self._others):
+            self.make_room()
+            return
+        before, n = self.door.n_seen, 0
+        buffer, others = self._buffer, self._others
         try:
-            with HeldInterrupts():  # an event is in one of the lists, whenever Ctrl-C comes
-                plain, self._plain = self._plain, plain
-                others, self._others = self._others, others
-            if plain:
-                self._learn_rows(np.array(plain, dtype=np.float64), None, None)
+            with HeldInterrupts():  # an event is in one of the buffers, whenever Ctrl-C comes
+                self._buffer, self._others = Buffer(self._shard, self.schema), []
+            if n := len(buffer.rows):
+                self._learn_rows(np.array(buffer.rows[:n], dtype=np.float64), None, None)
             if others:
                 self._learn_others(others)
         except KeyboardInterrupt:
             learnt = self.door.n_seen - before
-            self._plain, self._others = plain[learnt:] + self._plain, others[learnt:] + self._others
+            del buffer.rows[:learnt]
+            self._others = others[max(0, learnt - n) :]
             raise
+        else:
+            del buffer.rows[:n]
         finally:
+            if buffer.rows and buffer is not self._buffer:  # interrupted, or another thread was late
+                self._replaced.append(buffer)
             self.make_room()
+
+    def _learn_late(self) -> None:
+        """Put events of former buffers into the present one or, if they are of another kind, learn them."""
+        with HeldInterrupts():
+            while self._replaced:
+                former = self._replaced.pop(0)
+                rows = former.taken()
+                if former.shard == self._shard and former.names == self.schema.names:
+                    self._buffer.rows[:0] = rows
+                else:
+                    for values in rows:
+                        self.learn_one(dict(zip(former.names, values, strict=True)), shard=former.shard)
 
     def _learn_others(self, waiting: list[tuple[Row, float, float | None]]) -> None:
         """Learn buffered events that have weights, times or other features than those known."""

@@ -17,9 +17,10 @@ from streamclust.late import csr_array, issparse
 from streamclust.sketch import Rows
 from streamclust.streaming.checked import Checked
 from streamclust.streaming.intake import Intake
+from streamclust.streaming.shared_model import SharedModel
 
 
-class Predicting:
+class Predicting(SharedModel):
     """Clusters, probabilities and novelty of events, under the model that is published."""
 
     _intake: Intake
@@ -54,8 +55,20 @@ class Predicting:
         engine = self._intake.engine
         if engine.model is None:
             return 1.0
-        recent = None if engine.sketch is None else self._intake.door.recent.latest()
-        return float(engine.tail(np.array([self.score_one(x)]), recent)[0])
+        scores = np.array([self.score_one(x)])
+
+        def by_now() -> Floats:
+            recent = None if engine.sketch is None else self._intake.door.recent.latest()
+            return engine.tail(scores, recent)
+
+        def by_last() -> Floats:
+            found = engine.known_tail(scores)
+            if found is None:  # nobody has asked yet
+                with self._turn, self._lock:
+                    return by_now()
+            return found
+
+        return float(self._if_free(by_now, by_last)[0])
 
     def predict_many(self, X: TableLike) -> SeriesLike:
         """The id of each event's cluster, or None as in `predict_one`: an array, or a series like the frame."""

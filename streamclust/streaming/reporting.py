@@ -16,6 +16,7 @@ from streamclust.lineage import Change, Lineage
 from streamclust.moments import Moments
 from streamclust.sketch import Sketch
 from streamclust.streaming.intake import Intake
+from streamclust.streaming.shared_model import SharedModel
 from streamclust.tree import SummaryTree
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def heaviest_rows_first(components: Moments) -> Moments:
     return components[np.argsort(-components.weight, kind="stable")]
 
 
-class Reporting:
+class Reporting(SharedModel):
     """The clusters, their lives, the summary and pictures of a stream."""
 
     _intake: Intake
@@ -104,19 +105,40 @@ class Reporting:
     @property
     def n_clusters(self) -> int:
         """How many clusters there are now."""
-        if self.model is None:
+        model = self.model
+        if model is None:
             return 0 if self._intake.door.only_cluster is None else 1
-        return len(self.model.names)
+        return len(model.names)
 
     @property
     def clusters(self) -> list[Cluster]:
-        """The clusters as of now, the heaviest first."""
+        """The clusters as of now, the heaviest first; while another thread is learning, as they were published last."""
+        return self._if_free(self._clusters_now, self._clusters_published)
+
+    def _clusters_now(self) -> list[Cluster]:
         self._intake.flush()
         engine, model = self._intake.engine, self.model
         if model is None:
             return self._waiting_cluster()
         rows, parts = self._expanded(engine.clusters()), self._expanded(engine.components())
-        born, seen = engine.lineage.born_at, engine.last_seen()
+        return self._listed(model, rows, parts, engine.last_seen())
+
+    def _clusters_published(self) -> list[Cluster]:
+        """The clusters of the published model, without waiting for the thread that learns."""
+        model = self.model
+        if model is None:
+            with self._turn, self._lock:
+                return self._clusters_now()
+        rows, parts = model.clusters, model.shown.clusters
+        if model.sketch is not None:
+            rows, parts = model.sketch.expand_moments(rows), model.sketch.expand_moments(parts)
+        return self._listed(model, rows, parts, dict.fromkeys(model.names.tolist(), model.n_seen))
+
+    def _listed(
+        self, model: Model, rows: Moments, parts: Moments, last_seen: dict[int, int]
+    ) -> list[Cluster]:
+        """Clusters of these moments and components, the heaviest first."""
+        born = self._intake.engine.lineage.born_at
         kept = None if rows.kind == "none" else rows.covariance
         found = [
             Cluster(
@@ -125,8 +147,8 @@ class Reporting:
                 share=float(rows.weight[k] / rows.weight.sum()),
                 mean=self._intake.schema.mapping(rows.mean[k]),
                 covariance=None if kept is None else kept[k],
-                born=born[int(name)],
-                last_seen=seen[int(name)],
+                born=born.get(int(name), model.n_seen),  # not there while another thread publishes
+                last_seen=last_seen[int(name)],
                 components=heaviest_rows_first(parts[np.flatnonzero(model.place == k)]),
             )
             for k, name in enumerate(model.names)
@@ -155,14 +177,16 @@ class Reporting:
         Its mean or, for a cluster of several components, the mean of the densest: a ring's own mean is not in it.
         """
         found, model = self.clusters, self.model
-        if model is None or len(model.names) == len(model.rows):
-            return {cluster.id: cluster.mean for cluster in found}
-        means = self._expanded(self._intake.engine.components()).mean
-        novelty, names = model.novelty(means), model.names[model.place]
-        densest = {
-            cluster.id: min(np.flatnonzero(names == cluster.id), key=novelty.__getitem__) for cluster in found
+        return {
+            cluster.id: cluster.mean if len(cluster.components) == 1 else self._densest(model, cluster)
+            for cluster in found
         }
-        return {name: self._intake.schema.mapping(means[row]) for name, row in densest.items()}
+
+    def _densest(self, model: Model | None, cluster: Cluster) -> dict[Hashable, float]:
+        """The mean of the component of a cluster that is the least novel."""
+        assert model is not None  # clusters of several components are a model's
+        means = cluster.components.mean
+        return self._intake.schema.mapping(means[model.novelty(means).argmin()])
 
     def describe(self, cluster: int) -> list[FeatureProfile]:
         """What a cluster is: mean and standard deviation of each feature against all events', the most telling first.
@@ -180,8 +204,9 @@ class Reporting:
 
     def profiles(self) -> Profiles:
         """`describe` for all clusters, as arrays that later learning does not change."""
-        self._intake.flush()
-        return profiles(self._intake.engine, self.feature_names, self.sketch)
+        with self._turn, self._lock:
+            self._intake.flush()
+            return profiles(self._intake.engine, self.feature_names, self.sketch)
 
     def view(self) -> ClusterView:
         """Data for pictures: the clusters, the leaves of the summary, and the cluster of each leaf.
@@ -192,8 +217,9 @@ class Reporting:
         >>> model.view().leaves.weight, model.view().owners
         (array([2.]), array([0]))
         """
-        self._intake.flush()
-        return cluster_view(self._intake.engine, self.feature_names, self._expanded)
+        with self._turn, self._lock:
+            self._intake.flush()
+            return cluster_view(self._intake.engine, self.feature_names, self._expanded)
 
     @property
     def tree(self) -> SummaryTree:
@@ -205,13 +231,15 @@ class Reporting:
         >>> model.tree.total.weight, model.tree.total.mean
         (array([3.]), array([[2.]]))
         """
-        self._intake.flush()
-        return self._intake.engine.shards.merged_tree()
+        with self._turn, self._lock:
+            self._intake.flush()
+            return self._intake.engine.shards.merged_tree()
 
     def shard_tree(self, shard: Hashable) -> SummaryTree:
         """A copy of the summary of one shard; KeyError if there is no such shard."""
-        self._intake.flush()
-        return self._intake.engine.shards.tree_of(shard)
+        with self._turn, self._lock:
+            self._intake.flush()
+            return self._intake.engine.shards.tree_of(shard)
 
     def latest(self, n: int = 256) -> Floats:
         """About n of the latest events as rows in the order of `feature_names`, the oldest first in each shard.
@@ -225,11 +253,12 @@ class Reporting:
         array([[2.],
                [3.]])
         """
-        self._intake.flush()
-        shards, door = self._intake.engine.shards, self._intake.door
-        if door.sketch is not None or door.waiting:
-            return door.latest(n)
-        return shards.latest(-(-n // len(shards))) if shards else np.empty((0, len(self.feature_names)))
+        with self._turn, self._lock:
+            self._intake.flush()
+            shards, door = self._intake.engine.shards, self._intake.door
+            if door.sketch is not None or door.waiting:
+                return door.latest(n)
+            return shards.latest(-(-n // len(shards))) if shards else np.empty((0, len(self.feature_names)))
 
     @property
     def events(self) -> list[Change]:
@@ -252,9 +281,11 @@ class Reporting:
         Cut at `n_clusters` it gives the clusters, with their ids. `consistent=False` merges the summary's leaves
         whatever their clusters.
         """
-        self._intake.flush()
-        tree = self._intake.engine.snapshot(method, consistent)
-        return tree if self.sketch is None else replace(tree, leaves=self._expanded(tree.leaves))
+        with self._turn, self._lock:
+            self._intake.flush()
+            search, sketch = self._intake.engine.snapshot_search(method, consistent), self.sketch
+        tree = search()
+        return tree if sketch is None else replace(tree, leaves=sketch.expand_moments(tree.leaves))
 
     # ---------------------------------------------------------------- for people
 
@@ -265,21 +296,23 @@ class Reporting:
         """
         from streamclust.plots import plot_clusters
 
-        self._intake.flush()
-        if self.model is None:
-            raise ValueError("there is nothing to draw: learn at least one event first")
-        names = self.feature_names
+        with self._turn, self._lock:
+            self._intake.flush()
+            if self.model is None:
+                raise ValueError("there is nothing to draw: learn at least one event first")
+            names, model = self.feature_names, self.model
+            latest = self.latest() if self.sketch is not None else self._intake.engine.shards.latest()
+            components = self._expanded(self._intake.engine.components())
         if features is not None and not set(features) <= set(names):
             raise ValueError(f"features must be two of {list(names)}, got {tuple(features)}")
-        latest = self.latest() if self.sketch is not None else self._intake.engine.shards.latest()
         shown: dict[str, Any] = {
             "features": (0, 1) if features is None else tuple(map(names.index, features)),
-            "ids": self.model.names[self.model.place],
+            "ids": model.names[model.place],
             "events": latest,
-            "labels": self.model.predict(latest),
+            "labels": model.predict(latest),
             "names": names,
         }
-        return plot_clusters(self._expanded(self._intake.engine.components()), **(shown | options))
+        return plot_clusters(components, **(shown | options))
 
     def _repr_html_(self) -> str:
         rows = "".join(

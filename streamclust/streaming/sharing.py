@@ -12,9 +12,10 @@ from typing import Any
 from streamclust.checkpoint import State, engine_state
 from streamclust.streaming.exchange import Exchange
 from streamclust.streaming.intake import Intake
+from streamclust.streaming.shared_model import SharedModel
 
 
-class Sharing:
+class Sharing(SharedModel):
     """Summaries out, models in; and for the one that leads, the other way round."""
 
     _intake: Intake
@@ -46,28 +47,33 @@ class Sharing:
         >>> leader.n_seen, member.n_seen, member.n_clusters == leader.n_clusters == 2
         (600, 100, True)
         """
-        self._exchange.follow(state)
+        with self._turn, self._lock:
+            self._exchange.follow(state)
 
     def export_shard(self, shard: Hashable) -> State:
         """A copy of a shard, as `release` gives it; the shard stays."""
-        self._intake.flush()
-        return self._exchange.exported(shard)
+        with self._turn, self._lock:
+            self._intake.flush()
+            return self._exchange.exported(shard)
 
     def replace_shard(self, shard: Hashable, state: State) -> None:
         """Put a later summary of a shard in the place of the one known, or add it; `catch_up` counts its events."""
-        self._exchange.replace(shard, state)
+        with self._turn, self._lock:
+            self._exchange.replace(shard, state)
 
     def catch_up(self) -> None:
         """Do at once whatever has fallen due since shards were replaced: a look at the latest events, a refit.
 
         Where wide events of the shards wait outside the sketch, 1,024 at least, it is learnt anew.
         """
-        self._exchange.catch_up()
+        with self._turn, self._lock:
+            self._exchange.catch_up()
 
     def merged_state(self) -> State:
         """`to_state` with all shards merged into one: what others need to follow, to show and to go on from.
 
         Events that wait for a sketch are left out: whoever goes on gets them with their shards.
         """
-        self._intake.flush()
-        return self._state(engine_state(self._intake.engine, merged=True), {}, [], waiting=False)
+        with self._turn, self._lock:
+            self._intake.flush()
+            return self._state(engine_state(self._intake.engine, merged=True), {}, [], waiting=False)

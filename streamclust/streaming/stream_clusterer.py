@@ -14,10 +14,13 @@ from river import base
 from streamclust.checkpoint import (
     CheckpointError,
     State,
+    check_door,
+    check_refusals,
     engine_from_state,
     engine_state,
     pack_door,
     read,
+    reason_of,
     unpack_door,
     write,
 )
@@ -37,10 +40,12 @@ from streamclust.parameters import (
     RefitName,
     ScaleName,
     ShapeName,
+    taken_by,
 )
 from streamclust.schema import Schema
 from streamclust.sketch import Sketch
 from streamclust.streaming.checked import Checked, Reason
+from streamclust.streaming.fixed_parameters import FixedParameters
 from streamclust.streaming.intake import Intake
 from streamclust.streaming.predicting import Predicting
 from streamclust.streaming.reporting import Reporting
@@ -52,7 +57,7 @@ MAX_FEATURES, MAX_SIMPLE_FEATURES, MAX_WIDE_FEATURES = 256, 1024, 4096
 if the first event has more, which are reduced to a few directions."""
 
 
-class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: ignore[misc]  # predict_one may return None
+class StreamClusterer(FixedParameters, Predicting, Reporting, Sharing, base.Clusterer):  # type: ignore[misc]  # predict_one may return None
     """Clusters of a stream: learns how many there are, keeps their ids, forgets, and says what changed.
 
     Parameters
@@ -136,6 +141,10 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
     True
     """
 
+    _parameters = tuple(taken_by("StreamClusterer"))
+    lineage = Reporting.lineage
+    _get_params = base.Clusterer._get_params
+
     def __init__(
         self,
         family: FamilyName = "gaussian",
@@ -179,8 +188,9 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
         self.max_features = max_features
         self.max_directions = max_directions
         self.scale = scale
-        check_parameters(self._get_params())
+        check_parameters({name: getattr(self, name) for name in self._parameters})
         self._intake = self._new_intake(Schema(), Engine(0, self._settings(), on_event))
+        self._make_locks()
 
     def _new_intake(self, schema: Schema, engine: Engine) -> Intake:
         """The intake of events under a schema."""
@@ -209,7 +219,10 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
         self, x: dict[Any, Any], w: float = 1.0, t: float | None = None, shard: Hashable = 0
     ) -> None:
         """Learn an event, of weight `w` and, where forgetting goes by time, at time `t`."""
-        self._intake.learn_one(x, w, t, shard)
+        if not self._intake.buffer(x, w, t, shard):
+            self._let_others_in()
+            with self._lock:
+                self._intake.learn_one(x, w, t, shard)
 
     def learn_many(
         self,
@@ -226,7 +239,9 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
         Parts of a stream that are summarised apart, the partitions of a topic for example, are `shard`s: each has a
         tree of its own, and refits read them all.
         """
-        self._intake.learn_many(X, weight, time, shard)
+        self._let_others_in()
+        with self._lock:
+            self._intake.learn_many(X, weight, time, shard)
 
     def check(
         self,
@@ -249,17 +264,22 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
         >>> model.n_seen
         2
         """
-        return self._intake.check(X, weight, time, shard)
+        with self._turn, self._lock:
+            return self._intake.check(X, weight, time, shard)
 
     def learn(self, checked: Checked) -> None:
         """Learn events that `check` has read, or a slice of them.
 
         Between `check` and `learn` no other events may bring features: ValueError then says to check again.
         """
-        self._intake.learn(checked)
+        self._let_others_in()
+        with self._lock:
+            self._intake.learn(checked)
 
     def runs(self, checked: Checked) -> Iterator[Checked]:
         """The events in slices during which the model does not change; learn each before asking for the next.
+
+        The model may change within a slice if other threads learn meanwhile.
 
         >>> model, sizes = StreamClusterer(), []
         >>> for run in model.runs(model.check([{"x": float(i % 7)} for i in range(100)])):
@@ -269,7 +289,8 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
         >>> sizes
         [1, 19, 20, 40, 20]
         """
-        return self._intake.runs(checked)
+        with self._turn, self._lock:
+            return self._intake.runs(checked)
 
     def learn_tree(
         self,
@@ -296,7 +317,8 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
             raise ValueError(f"the tree has {tree.n_features} features, {sketch} gives {sketch.n_directions}")
         if len(names) != width:
             raise ValueError(f"events have {width} features, got {len(names)} names")
-        self._exchange.learn_tree(tree, tuple(names), shard, sketch)
+        with self._turn, self._lock:
+            self._exchange.learn_tree(tree, tuple(names), shard, sketch)
 
     def refusals(
         self,
@@ -310,7 +332,8 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
 
     def add_refused(self, n: int) -> None:
         """Count events that were refused before they came here: by who has built a tree, say."""
-        self._intake.n_refused += n
+        with self._turn, self._lock:
+            self._intake.n_refused += n
 
     @property
     def n_refused(self) -> int:
@@ -324,7 +347,8 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
 
     def settle(self) -> None:
         """Refit at once on everything learnt, whatever the schedule says: at the end of a finite stream, say."""
-        self._intake.settle()
+        with self._turn, self._lock:
+            self._intake.settle()
 
     def use_sketch(self, sketch: Sketch) -> None:
         """Take wide events through a sketch that another clusterer has learnt (`sketch`), so that both can be merged.
@@ -341,14 +365,16 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
         >>> one.n_seen
         2000
         """
-        self._intake.flush()
-        self._intake.door.use_sketch(sketch)
-        self._intake.make_room()
+        with self._turn, self._lock:
+            self._intake.flush()
+            self._intake.door.use_sketch(sketch)
+            self._intake.make_room()
 
     def release(self, shard: Hashable) -> State:
         """Remove a shard with everything learnt from it; another clusterer can adopt it."""
-        state = self.export_shard(shard)
-        self._exchange.let_go(shard)
+        with self._turn, self._lock:
+            state = self.export_shard(shard)
+            self._exchange.let_go(shard)
         return state
 
     def adopt(self, shard: Hashable, state: State) -> None:
@@ -357,7 +383,8 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
         Features that only one of the two knows are widened as those of late events are: what was learnt before counts
         as having their mean. Features come in the order of this clusterer, those that it did not know after them.
         """
-        self._exchange.adopt(shard, state)
+        with self._turn, self._lock:
+            self._exchange.adopt(shard, state)
 
     @property
     def shards(self) -> tuple[Hashable, ...]:
@@ -367,20 +394,18 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
     @property
     def until_due(self) -> int:
         """Number of events until the next refit or other scheduled step; the model does not change before."""
-        self._intake.flush()
-        return self._intake.door.until_due
+        with self._turn, self._lock:
+            self._intake.flush()
+            return self._intake.door.until_due
 
     def merge(self, other: StreamClusterer) -> None:
         """Learn everything another clusterer has learnt. Its clusters join these, under these ids or new ones.
 
         Wide events must have come through the same sketch: see `use_sketch`.
         """
-        self._intake.flush()
-        other._intake.flush()
-        ours, theirs = self._intake.schema, other._intake.schema
-        if ours.names != theirs.names:
-            raise ValueError(f"only streams of the same features can be merged, got {ours!r} and {theirs!r}")
-        self._intake.merge(other._intake)
+        first, second = sorted((self, other), key=id)  # one order, or two threads might wait for each other
+        with first._turn, first._lock, second._turn, second._lock:
+            self._exchange.merge(other._intake)
 
     # ---------------------------------------------------------------- saving
 
@@ -394,9 +419,11 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
         return cls.from_state(read(path), on_event)
 
     def to_state(self, positions: Mapping[str, Any] | None = None) -> State:
-        """Everything as arrays and JSON; what is left out is `on_event`."""
-        self._intake.flush()
-        return self._state(engine_state(self._intake.engine), positions or {}, self._intake.clocks.to_list())
+        """Everything as arrays and JSON; left out are `on_event` and other attributes of a subclass than parameters."""
+        with self._turn, self._lock:
+            self._intake.flush()
+            clocks = self._intake.clocks.to_list()
+            return self._state(engine_state(self._intake.engine), positions or {}, clocks)
 
     def _state(
         self, engine: State, positions: Mapping[str, Any], clocks: list[Any], waiting: bool = True
@@ -404,9 +431,8 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
         """The state of the engine with what is kept beside it, events that wait too unless not wanted."""
         arrays, values = engine
         values["door"] = pack_door(self._intake.door, arrays, waiting)
-        kept = {name: value for name, value in self._get_params().items() if name != "on_event"}
         values |= {
-            "parameters": kept,
+            "parameters": self._saved_parameters(),
             "schema": self._intake.schema.to_dict(),
             "n_refused": self.n_refused,
             "last_refusal": self.last_refusal,
@@ -419,15 +445,17 @@ class StreamClusterer(Predicting, Reporting, Sharing, base.Clusterer):  # type: 
     def from_state(cls, state: State, on_event: Callable[[Change], object] | None = None) -> Self:
         """The clusterer that `to_state` was called on."""
         try:
-            model = cls(**OLDER | state.values["parameters"], on_event=on_event)
+            model = cls._with_parameters(OLDER | state.values["parameters"], on_event)
             intake = model._new_intake(Schema.from_dict(state.values["schema"]), engine_from_state(state))
             unpack_door(intake.door, state)
-            intake.make_room()
+            check_door(intake.door, len(intake.schema))
             intake.clocks.update_from(state.values.get("clocks", []))
             intake.n_refused, intake.last_refusal = state.values["n_refused"], state.values["last_refusal"]
-        except (KeyError, TypeError, ValueError) as error:
+            check_refusals(intake.n_refused, intake.last_refusal)
+            intake.make_room()
+        except Exception as error:  # whatever a state may hold that no clusterer saved
             raise CheckpointError(
-                f"this checkpoint holds no clusterer that can be loaded: {error}"
+                f"this checkpoint holds no clusterer that can be loaded: {reason_of(error)}"
             ) from error
         intake.engine.lineage.on_event = on_event
         model._intake = intake

@@ -14,7 +14,15 @@ from numpy.typing import ArrayLike
 from river import base
 
 from streamclust._kernels.types import Floats
-from streamclust.checkpoint import CheckpointError, State, features_from_state, features_state, read, write
+from streamclust.checkpoint import (
+    CheckpointError,
+    State,
+    features_from_state,
+    features_state,
+    read,
+    reason_of,
+    write,
+)
 from streamclust.checkpoint.state import key_of
 from streamclust.engine.features import FeatureSettings, FeatureStream
 from streamclust.engine.incomplete import widths
@@ -26,6 +34,7 @@ from streamclust.schema import Schema
 from streamclust.streaming.checked import Checked
 from streamclust.streaming.checking import Checker
 from streamclust.streaming.feature_reporting import FeatureReporting
+from streamclust.streaming.fixed_parameters import FixedParameters
 from streamclust.values import check_choice
 
 KIND = "features"
@@ -34,7 +43,7 @@ MAX_COLUMNS = 1024
 """Events that would bring more columns are refused: memory and the time of a refit grow with their number."""
 
 
-class StreamFeatures(FeatureReporting, base.MiniBatchTransformer):
+class StreamFeatures(FixedParameters, FeatureReporting, base.MiniBatchTransformer):
     """Features of a stream: every event is a sum of some of them, any number [BP-means, Broderick et al. 2013].
 
     A cluster owns its events alone; a feature shares them. A photograph of a table has the table, and whichever of four
@@ -83,6 +92,13 @@ class StreamFeatures(FeatureReporting, base.MiniBatchTransformer):
     True
     """
 
+    _parameters = (
+        "penalty", "half_life", "warmup", "refit_every", "reservoir", "max_features", "restarts", "missing", "seed",
+        "on_event",
+    )  # fmt: skip
+    lineage = FeatureReporting.lineage
+    _get_params = base.MiniBatchTransformer._get_params
+
     def __init__(
         self,
         penalty: float | None = None,
@@ -119,6 +135,7 @@ class StreamFeatures(FeatureReporting, base.MiniBatchTransformer):
         self._checker = Checker("gaussian", zeros=False, skips_text=False)
         self._stream = FeatureStream(self._settings(), on_event)
         self._shards: dict[Hashable, int] = {}
+        self._make_locks()
 
     def _settings(self) -> FeatureSettings:
         return FeatureSettings(
@@ -130,14 +147,17 @@ class StreamFeatures(FeatureReporting, base.MiniBatchTransformer):
 
     def learn_one(self, x: dict[Any, Any], shard: Hashable = 0) -> None:
         """Learn an event; a value that is not a finite number is refused, and nothing is learnt."""
-        self._stream.learn_row(self._schema.row(x))
-        self._count(shard, 1)
+        with self._lock:
+            self._stream.learn_row(self._schema.row(x))
+            self._count(shard, 1)
 
     def learn_many(self, X: TableLike, shard: Hashable = 0) -> None:
         """Learn a frame (pandas, polars, pyarrow), a numpy table or a list of events, as if one by one."""
-        rows = self._schema.table(X)
-        self._stream.learn(rows)
-        self._count(shard, len(rows))
+        self._let_others_in()
+        with self._lock:
+            rows = self._schema.table(X)
+            self._stream.learn(rows)
+            self._count(shard, len(rows))
 
     def _count(self, shard: Hashable, n: int) -> None:
         self._shards[shard] = self._shards.get(shard, 0) + n
@@ -160,10 +180,16 @@ class StreamFeatures(FeatureReporting, base.MiniBatchTransformer):
         """
         if weight is not None:
             raise ValueError("features count every event once: leave out the weight")
-        return self._checker.check(X, self._schema, None, None, None, time, shard)
+        with self._turn, self._lock:
+            return self._checker.check(X, self._schema, None, None, None, time, shard)
 
     def learn(self, checked: Checked) -> None:
         """Learn events that `check` has read, or a slice of them."""
+        self._let_others_in()
+        with self._lock:
+            self._learn(checked)
+
+    def _learn(self, checked: Checked) -> None:
         ours, theirs = self._schema.names, tuple(checked.columns)
         both = min(len(ours), len(theirs))
         if ours[:both] != theirs[:both]:
@@ -198,11 +224,13 @@ class StreamFeatures(FeatureReporting, base.MiniBatchTransformer):
 
     def release(self, shard: Hashable) -> State:
         """Stop reading a part of the stream; what was learnt from it stays here, since features are of all parts."""
-        return State({}, {"n_seen": self._shards.pop(shard)})
+        with self._turn, self._lock:
+            return State({}, {"n_seen": self._shards.pop(shard)})
 
     def adopt(self, shard: Hashable, state: State) -> None:
         """Read a part of the stream that was released elsewhere; what was learnt from it stayed there."""
-        self._shards[shard] = int(state.values["n_seen"])
+        with self._turn, self._lock:
+            self._shards[shard] = int(state.values["n_seen"])
 
     def merge(self, other: StreamFeatures) -> None:
         """Learn what another stream's features have learnt; columns are matched by name. Then refit.
@@ -215,11 +243,17 @@ class StreamFeatures(FeatureReporting, base.MiniBatchTransformer):
             if getattr(self, what) != getattr(other, what):
                 both = f"{getattr(self, what)} and {getattr(other, what)}"
                 raise ValueError(f"cannot merge streams of different {what}: {both}")
-        names = dict.fromkeys([*self._schema.names, *other._schema.names])
+        with other._turn, other._lock:
+            theirs, names = deepcopy(other._stream), other._schema.names
+        with self._turn, self._lock:
+            self._merge(theirs, names)
+
+    def _merge(self, theirs: FeatureStream, their_names: tuple[Hashable, ...]) -> None:
+        """Learn what a copy of another stream has learnt, whose columns have these names."""
+        names = dict.fromkeys([*self._schema.names, *their_names])
         schema = Schema(list(names), self.missing, MAX_COLUMNS)
-        at = np.array([schema.column(name) for name in other._schema.names], dtype=np.int64)
-        theirs = deepcopy(other._stream)
-        theirs.widen(len(other._schema))
+        at = np.array([schema.column(name) for name in their_names], dtype=np.int64)
+        theirs.widen(len(their_names))
 
         def spread(rows: Floats, fill: float) -> Floats:
             wide = np.full((len(rows), len(schema)), fill)
@@ -249,17 +283,18 @@ class StreamFeatures(FeatureReporting, base.MiniBatchTransformer):
 
     def to_state(self, positions: Mapping[str, Any] | None = None) -> State:
         """Everything as arrays and JSON; what is left out is `on_event`."""
-        arrays, values = features_state(self._stream)
-        about = {
-            "kind": KIND,
-            "parameters": {name: value for name, value in self._get_params().items() if name != "on_event"},
-            "schema": self._schema.to_dict(),
-            "n_features": len(self._schema),
-            "n_seen": self.n_seen,
-            "shards": [{"key": key, "n_seen": n} for key, n in self._shards.items()],
-            "positions": dict(positions or {}),
-        }
-        return State(arrays, values | about)
+        with self._turn, self._lock:
+            arrays, values = features_state(self._stream)
+            about = {
+                "kind": KIND,
+                "parameters": self._saved_parameters(),
+                "schema": self._schema.to_dict(),
+                "n_features": len(self._schema),
+                "n_seen": self.n_seen,
+                "shards": [{"key": key, "n_seen": n} for key, n in self._shards.items()],
+                "positions": dict(positions or {}),
+            }
+            return State(arrays, values | about)
 
     @classmethod
     def from_state(cls, state: State, on_event: Callable[[Change], object] | None = None) -> Self:
@@ -268,13 +303,15 @@ class StreamFeatures(FeatureReporting, base.MiniBatchTransformer):
         if values.get("kind") != KIND:
             raise CheckpointError("this checkpoint holds no features: it was written by something else")
         try:
-            model = cls(**values["parameters"], on_event=on_event)
+            model = cls._with_parameters(values["parameters"], on_event)
             model._schema = Schema(
                 Schema.from_dict(values["schema"]).names, model.missing, max_features=MAX_COLUMNS
             )
             model._stream = features_from_state(state, model._settings())
             model._shards = {key_of(part): int(part["n_seen"]) for part in values["shards"]}
-        except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"this checkpoint holds no features that can be loaded: {error}") from error
+        except Exception as error:  # whatever a state may hold that no StreamFeatures saved
+            raise CheckpointError(
+                f"this checkpoint holds no features that can be loaded: {reason_of(error)}"
+            ) from error
         model._stream.lineage.on_event = on_event
         return model

@@ -179,6 +179,17 @@ def check_links(tree: Tree) -> None:
     numbers = (tree.weight, tree.mean, tree.scatter, tree.spread, tree.points, tree.clock, tree.origin)
     if not all(np.isfinite(values).all() for values in numbers) or np.any(tree.weight < 0):
         raise ValueError("not a summary tree: it holds numbers that are not finite, or negative weights")
+    others = (
+        tree.direction,
+        tree.threshold,
+        tree.gain,
+        tree.point_weight,
+        tree.key,
+        tree.cutoff,
+        tree.inverse,
+    )
+    if any(np.isnan(values).any() for values in others) or np.any(tree.cutoff < 0):
+        raise ValueError("not a summary tree: it holds NaN, or a negative cutoff")
 
 
 def _leaf_slots(tree: Tree) -> Ints:

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from streamclust_connectors.cli.letters import refused_at
-from streamclust_connectors.outputs import ERROR_HEADER_PREFIX
+from streamclust_connectors.cli.dead_letters import refused_at
+from streamclust_connectors.service.outputs import ERROR_HEADER_PREFIX
 from tests.cli.conftest import COMMAND
 
 with warnings.catch_warnings():

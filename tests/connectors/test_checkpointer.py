@@ -2,6 +2,8 @@
 
 import errno
 import itertools
+import os
+import stat
 
 import numpy as np
 import pytest
@@ -260,3 +262,15 @@ def test_whatever_is_read_brings_a_checkpoint(tmp_path, record):
     assert again.stats.checkpoints == 1
     again.partitions.store.close()
     assert serve(MemorySource({P: values}), store=StateDirectory(tmp_path)).stats.messages == 0
+
+
+def test_the_lock_of_a_slot_can_be_opened_by_its_owner_alone(tmp_path):
+    before = os.umask(0)
+    try:
+        state = StateDirectory(tmp_path)
+    finally:
+        os.umask(before)
+    try:
+        assert stat.S_IMODE((tmp_path / "0" / "lock").stat().st_mode) == 0o600
+    finally:
+        state.close()

@@ -270,8 +270,42 @@ def test_merged_streams_know_both_halves(rows):
         np.testing.assert_allclose(getattr(totals[0], name), getattr(totals[1], name), rtol=1e-9, atol=1e-9)
     assert left.n_clusters == 4
     assert ids & set(left.model.ids)
+    of_others = StreamClusterer(seed=1)
+    of_others.learn_one({"other": 1.0})
     with pytest.raises(ValueError, match="same features"):
-        left.merge(StreamClusterer())
+        left.merge(of_others)
+    with pytest.raises(ValueError, match=r"same settings.*seed.*\(1, 2\)"):
+        left.merge(other_seed(rows))
+
+
+def other_seed(rows):
+    model = StreamClusterer(seed=2)
+    model.learn_many(rows[:100])
+    return model
+
+
+@pytest.mark.parametrize(
+    "parameters", [{}, {"half_life": 500.0}, {"family": "poisson"}, {"max_directions": 2}]
+)
+def test_an_empty_stream_and_a_full_one_can_be_merged_either_way(rows, parameters):
+    x = np.abs(rows[:1200]).round() if parameters.get("family") else rows[:1200]
+    full, kept, empty = (StreamClusterer(**parameters) for _ in range(3))
+    for model in (full, kept):
+        model.learn_many(x)
+    ids = [cluster.id for cluster in full.clusters]
+    full.merge(empty)
+    assert [cluster.id for cluster in full.clusters] == ids
+    assert same(full, kept)
+    empty.merge(full)
+    assert (empty.n_seen, empty.feature_names) == (full.n_seen, full.feature_names)
+    np.testing.assert_allclose(empty.tree.total.mean, full.tree.total.mean, rtol=1e-9)
+    for model in (empty, full):
+        model.learn_many(x)
+    assert empty.n_seen == full.n_seen == 2 * len(x)
+    assert abs(empty.n_clusters - full.n_clusters) <= 1
+    nothing = StreamClusterer(**parameters)
+    nothing.merge(StreamClusterer(**parameters))
+    assert (nothing.n_seen, nothing.feature_names) == (0, ())
 
 
 @pytest.mark.parametrize("family", ["gaussian", "diagonal", "poisson"])

@@ -1,0 +1,78 @@
+"""FixedParameters: parameters that a model is made, saved and loaded with; none of them changes on the way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from inspect import Parameter, signature
+from typing import Any, ClassVar, Self
+
+from streamclust.checkpoint import CheckpointError
+from streamclust.engine.settings import check_parameters
+from streamclust.lineage import Change, Lineage
+from streamclust.streaming.shared_model import SharedModel
+from streamclust.values import shown
+
+POSITIONAL = "_POSITIONAL_ARGS"
+"""River's name for the arguments that a constructor takes by `*args`."""
+
+
+class FixedParameters(SharedModel):
+    """A model whose learning was set up by its constructor."""
+
+    _parameters: ClassVar[tuple[str, ...]]
+    """Names of the constructor's parameters; a subclass may take others."""
+
+    @property
+    def lineage(self) -> Lineage:
+        """The lives of what was found; it calls `on_event`."""
+        raise NotImplementedError
+
+    def _get_params(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in self._parameters and hasattr(self, "_lock"):
+            if name == "on_event":
+                check_parameters({name: value})
+                self.lineage.on_event = value  # type: ignore[assignment]  # it was just checked
+            elif value != getattr(self, name):
+                raise AttributeError(
+                    f"{name} cannot be changed once a {type(self).__name__} is made: what it has learnt rests on "
+                    f"{name}={shown(getattr(self, name))}. Make another, by clone({{{name!r}: {shown(value)}}}), say, "
+                    "and let it learn"
+                )
+        super().__setattr__(name, value)
+
+    def _saved_parameters(self) -> dict[str, Any]:
+        """All parameters but `on_event`, those of a subclass too; TypeError for one that JSON cannot hold."""
+        found = {name: getattr(self, name) for name in self._parameters} | self._get_params()
+        found.pop("on_event", None)
+        for name, value in found.items():
+            try:
+                json.dumps(value)
+            except (TypeError, ValueError):
+                raise TypeError(
+                    f"parameter {name} of {type(self).__name__} cannot be saved: {shown(value)} is neither a number "
+                    "nor text nor a list or mapping of such; save what it is made of, or pickle the model"
+                ) from None
+        return found
+
+    @classmethod
+    def _with_parameters(cls, saved: Mapping[str, Any], on_event: Callable[[Change], object] | None) -> Self:
+        """A new model of saved parameters, as far as the constructor takes them."""
+        taken = signature(cls).parameters
+        any_name = any(one.kind is Parameter.VAR_KEYWORD for one in taken.values())
+        foreign = [
+            name for name in saved if name not in cls._parameters and name not in taken and name != POSITIONAL
+        ]
+        if foreign and not any_name:
+            raise CheckpointError(
+                f"it was saved by a class that takes {', '.join(map(repr, foreign))}, which {cls.__name__} does not: "
+                "load it by that class"
+            )
+        given = {name: value for name, value in saved.items() if name in taken or any_name}
+        model = cls(*given.pop(POSITIONAL, ()), **given)
+        if on_event is not None:
+            model.on_event = on_event
+        return model
