@@ -9,14 +9,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streamclust._kernels.types import Floats, Ints
+from streamclust._kernels.types import Floats
 from streamclust.engine import schedule
+from streamclust.engine.aside import NOTHING_ASIDE, SetAside, remembered, set_aside
 from streamclust.engine.attempts import attempt
 from streamclust.engine.births import MIN_BIRTH_EVENTS
 from streamclust.engine.carrying import carry_over
 from streamclust.engine.incomplete import Row, learn_filled, learn_with_zeros
 from streamclust.engine.looking import MIN_EXPECTED_EVENTS, NEVER, TOLERATED_SHARE, Looking
-from streamclust.engine.model import NOWHERE, Model, Result, large_rows
+from streamclust.engine.model import NOWHERE, Model, Result, hidden_components, large_rows
 from streamclust.engine.present import kish
 from streamclust.engine.refits import Refit, Work
 from streamclust.engine.running import moved
@@ -358,6 +359,8 @@ class Engine(Looking):
         """Start a refit from the present clusters and `more`; a refit that is still running is dropped."""
         self.pending_refit = None
         self.change_due = NEVER
+        if self.model is not None:
+            self._recall()  # before a refit that sees nothing of clusters that have gone
         tree, drifted, rows, aside = self._to_refit()
         s, first = self.settings, self.model is None
         evidence = float(tree.total.weight[0])
@@ -379,10 +382,8 @@ class Engine(Looking):
         self.n_refits += 1
         fresh = self.failures_in_a_row > 0
         if fresh:
-            aside = NOWHERE
-        start = tree.total if fresh else self.model.current.clusters
-        if len(aside):
-            start = start[np.setdiff1d(np.arange(len(start)), aside)]
+            aside = NOTHING_ASIDE
+        start = tree.total if fresh else self._start(tree, drifted, aside)
         start = start if more is None else Moments.stack([start, more])
         lag = schedule.lag(self.n_seen, self.next_refit) if lag is None else lag
         settling = self.last_challenge == 0.0
@@ -410,7 +411,7 @@ class Engine(Looking):
             self.n_refits,
             self._judges(drifted) if rows is None else rows,
             drifted,
-            float(self.recent(self.look_gap)[1].mean()),
+            self._weight_of_one(),
             aside,
             fresh,
         )
@@ -418,29 +419,56 @@ class Engine(Looking):
         if lag == 0:
             self._publish(self.pending_refit)
 
-    def _to_refit(self) -> tuple[SummaryTree, bool, Floats | None, Ints]:
+    def _start(self, tree: SummaryTree, drifted: bool, aside: SetAside) -> Moments:
+        """The components that a refit starts from: without those set aside, and retired ones of no weight."""
+        assert self.model is not None
+        left_out = np.union1d(aside.component, hidden_components(self.model))
+        if not drifted and self.model.hidden:
+            left_out = np.setdiff1d(left_out, remembered(self.model, tree, self._weight_of_one())[0])
+        clusters = self.model.current.clusters
+        rest = np.setdiff1d(np.arange(len(clusters)), left_out)
+        return clusters[rest] if len(rest) else clusters
+
+    def _to_refit(self) -> tuple[SummaryTree, bool, Floats | None, SetAside]:
         """Input of a refit: a tree, whether the stream has drifted, the events that show it, components to set aside.
 
         Soon after a change the tree is made of the present's events alone, since the leaves of the summary hold samples
         of what was before. Components too rare to be judged by those events are set aside, with their events. Rare
-        components that have lost their weight are not: they are judged like all others.
+        components that have lost their weight are not: they are judged like all others. Retired clusters are set aside
+        wherever the tree holds the latest events alone.
         """
         if self.model is None or not self.begin:
-            return *self.shards.present(), None, NOWHERE
+            return self._whole_to_refit()
         rows, weight, covered = self.present_rows()
         if not covered or n_independent_rows(rows) < MIN_DISTINCT_EVENTS:
-            return *self.shards.present(), None, NOWHERE
+            return self._whole_to_refit()
         share = self.model.result.clusters.weight / self.model.result.clusters.weight.sum()
-        each = float(self.recent(self.look_gap)[1].mean())
+        each = self._weight_of_one()
         alive = self.model.current.clusters.weight >= MIN_BIRTH_EVENTS * each
         rare = np.setdiff1d(
             np.flatnonzero(alive & (share * kish(weight) < MIN_EXPECTED_EVENTS)), large_rows(share)
         )
-        own = np.isin(self.model.everyone.nearest(rows).component, rare)
+        aside = set_aside(self.model, rare, self.shards.live_tree(), each)
+        own = np.isin(self.model.everyone.nearest(rows).component, aside.component)
         if own.all():
-            return *self.shards.present(), None, NOWHERE
-        tree = self.shards.tree_of_rows(rows[~own], weight[~own])
-        return tree, True, rows[~own], rare
+            return self._whole_to_refit()
+        return self.shards.tree_of_rows(rows[~own], weight[~own]), True, rows[~own], aside
+
+    def _whole_to_refit(self) -> tuple[SummaryTree, bool, None, SetAside]:
+        """The same of all shards, in the shares of the latest events if the stream has drifted."""
+        tree, drifted = self.shards.present()
+        if self.model is None or not (drifted and self.model.hidden):
+            return tree, drifted, None, NOTHING_ASIDE
+        return (
+            tree,
+            True,
+            None,
+            set_aside(self.model, NOWHERE, self.shards.live_tree(), self._weight_of_one()),
+        )
+
+    def _weight_of_one(self) -> float:
+        """Average weight of one of the latest events."""
+        return float(self.recent(self.look_gap)[1].mean())
 
     def _judges(self, drifted: bool) -> Floats:
         """The latest events, by which clusters are judged; none if drift is ignored, or too few were watched."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine import ladder, schedule
-from streamclust.engine.births import newborn
+from streamclust.engine.births import MIN_BIRTH_EVENTS, newborn
 from streamclust.engine.ladder import Findings
 from streamclust.engine.model import Model, Seen, joined, reach, weighing
 from streamclust.engine.present import kish
@@ -191,12 +191,38 @@ class Looking(Reading):
             outside = self.model.outside(rows) if penalty is None else self._beyond(rows, penalty)
         if outside.mean() <= self.tolerated:
             return
+        outside &= ~self._resume(rows, outside, penalty)
+        if outside.mean() <= self.tolerated:
+            return
         born = newborn(self.model, rows[outside], penalty)
         old = born[np.flatnonzero(~self._near_young(born.mean))]
         each = float(gap * weight.mean() / len(rows))
         if len(old) and each > 0:
             self._open(old.scale(each))
         self.change_due = min(self.change_due, self.next_look if len(born) else self.n_seen)
+
+    def _resume(self, rows: Floats, outside: Bools, penalty: float | None) -> Bools:
+        """Resume the retired clusters that have enough of these rows outside all others; which rows are theirs."""
+        assert self.model is not None
+        theirs = np.zeros(len(rows), dtype=bool)
+        if not self.model.hidden:
+            return theirs
+        everyone = self.model.everyone
+        places = np.flatnonzero(outside)
+        if penalty is None:
+            cell = everyone.see(rows[places]).cell
+        else:
+            cell = np.where(
+                self._beyond(rows[places], penalty, everyone),
+                len(everyone.rows),
+                everyone.nearest(rows[places]).component,
+            )
+        of = np.append(everyone.place, -1)[cell]
+        retired = [k for k, cluster in enumerate(self.model.ids) if cluster in self.model.hidden]
+        fed = [k for k in retired if (of == k).sum() >= MIN_BIRTH_EVENTS]
+        theirs[places] = np.isin(of, fed)
+        self._show({self.model.ids[k] for k in fed}, set())
+        return theirs
 
     def _near_young(self, means: Floats) -> Bools:
         """Which of these points are near a cluster that was born a short while ago."""
@@ -237,7 +263,7 @@ class Looking(Reading):
         )
 
     def _recall(self) -> None:
-        """Retire clusters that the stream no longer feeds, and name anew those that it has come back to."""
+        """Retire clusters that the stream no longer feeds, and resume those that it has come back to."""
         assert self.model is not None
         if not self.settings.follows:
             return
@@ -245,23 +271,25 @@ class Looking(Reading):
         weight = self.model.weight
         count, share = np.bincount(of, minlength=len(weight)), np.bincount(of, each, len(weight)) / each.sum()
         expected = kish(each) * weight / weight.sum()
-        ids = list(self.model.ids)
+        fed = share >= RETIRED_SHARE
+        retired = np.array([cluster in self.lineage.retired for cluster in self.model.ids])
+        back = retired & fed & (count >= RETURN_EVENTS)
+        gone = ~retired & ~fed & (count < RETURN_EVENTS) & (expected >= MIN_EXPECTED_EVENTS)
+        ids = np.array(self.model.ids)
+        self._show(set(ids[back].tolist()), set(ids[gone].tolist()))
+
+    def _show(self, back: set[int], gone: set[int]) -> None:
+        """Resume and retire clusters, and publish a model of those on show if these have changed."""
+        assert self.model is not None
         version = self.model.version + 1
-        for k, cluster in enumerate(self.model.ids):
-            if cluster in self.lineage.retired and count[k] >= RETURN_EVENTS:
-                self.lineage.retired.remove(cluster)
-                ids[k] = self.lineage.born(self.n_seen, version, float(weight[k]))
-            elif (
-                cluster not in self.lineage.retired
-                and expected[k] >= MIN_EXPECTED_EVENTS
-                and share[k] < RETIRED_SHARE
-            ):
-                self.lineage.retire(self.n_seen, version, cluster, float(weight[k]))
+        for cluster, weight in zip(self.model.ids, self.model.weight.tolist(), strict=True):
+            if cluster in back:
+                self.lineage.resume(self.n_seen, version, cluster, weight)
+            elif cluster in gone:
+                self.lineage.retire(self.n_seen, version, cluster, weight)
         hidden = frozenset(self.lineage.retired)
-        if hidden != self.model.hidden or tuple(ids) != self.model.ids:
-            self.model = replace(
-                self.model, version=version, n_seen=self.n_seen, ids=tuple(ids), hidden=hidden
-            )
+        if hidden != self.model.hidden:
+            self.model = replace(self.model, version=version, n_seen=self.n_seen, hidden=hidden)
 
     def _present_owners(self) -> tuple[Ints, Floats]:
         """The cluster, hidden or not, of each of the events kept of the present, and what they weigh.
@@ -272,7 +300,10 @@ class Looking(Reading):
         model = self.model
         if model.hidden or model.moved or self.n_seen - self.begin < BLOCK_EVENTS * WINDOW_EVENTS:
             rows, each, _ = self.present_rows()
-            return model.everyone.nearest(rows).cluster, each
+            of = np.append(model.everyone.place, -1)[model.everyone.see(rows).cell]
+            alone = np.flatnonzero(of < 0)  # an event outside all clusters says nothing of a retired one
+            of[alone] = model.clusters_shown[model.nearest(rows[alone]).cluster]
+            return of, each
         rows, each, _ = self.shards.watched()
         cell = self.shards.seen_by(model.published).cell
         return self._owners(rows, cell), each * self.shards.stands_for()
@@ -296,10 +327,10 @@ class Looking(Reading):
             sums = np.bincount(self._owners(rows, seen.cell), weight, len(self.model.names)).tolist()
         self.lineage.history.add(self.n_seen, dict(zip(self.model.names.tolist(), sums, strict=True)))
 
-    def _beyond(self, points: Floats, penalty: float) -> Bools:
+    def _beyond(self, points: Floats, penalty: float, model: Model | None = None) -> Bools:
         """Which points are farther from every cluster's mean than a birth costs."""
         assert self.model is not None
-        means = self.model.shown.clusters.mean
+        means = (model or self.model).shown.clusters.mean
         known = points[:, : means.shape[1]]
         nearest = np.min([((known - mean) ** 2).sum(axis=1) for mean in means], axis=0)
         return np.asarray(nearest > penalty)

@@ -109,12 +109,14 @@ class Event(BaseModel):
     """What happened to clusters: `parents` became `children`, each an id with its weight then."""
 
     seq: int
-    kind: Literal["born", "died", "split", "merged"]
+    kind: Literal["born", "died", "returned", "split", "merged"]
     at: int
     """After so many events."""
     version: int
     parents: list[tuple[int, float]]
     children: list[tuple[int, float]]
+    away: int | None = None
+    """Number of events for which a cluster that returned was away; null for other kinds."""
 
 
 class Events(BaseModel):

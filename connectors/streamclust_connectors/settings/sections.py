@@ -199,7 +199,7 @@ class OutputSection(Section):
     assignments: Topic = True
     """Each event's cluster, its probability, and how novel it is. A topic's name, or true for <topic>.assignments."""
     lifecycle: Topic = True
-    """Clusters born, split, merged, died."""
+    """Clusters born, split, merged, died, returned."""
     snapshots: Topic = True
     """Hierarchies."""
     dlq: Topic = True
