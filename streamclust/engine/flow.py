@@ -167,8 +167,8 @@ class Engine(Looking):
     def learn_tree(self, shard: Hashable, tree: SummaryTree) -> None:
         """Learn everything that a tree of the same features has learnt, and refit at once."""
         with HeldInterrupts():
+            self.shards.merge_tree(shard, tree, self.n_seen)
             self.n_seen += tree.n_events
-            self.shards[shard].merge_tree(tree, self.n_seen - 1)
         self.begin = 0
         self.next_look = self.n_seen + self.look_gap
         self.settle()
@@ -261,7 +261,7 @@ class Engine(Looking):
         if other.model is None:
             return
         with HeldInterrupts():
-            self.shards.merge(other.shards)
+            self.shards.merge(other.shards, self.n_seen, other.n_seen)
             self.n_seen += other.n_seen
         self.begin = 0
         self.next_look = self.n_seen + self.look_gap
