@@ -16,8 +16,9 @@ from streamclust.engine.attempts import attempt
 from streamclust.engine.births import MIN_BIRTH_EVENTS
 from streamclust.engine.carrying import carry_over
 from streamclust.engine.incomplete import Row, learn_filled, learn_with_zeros
-from streamclust.engine.looking import MIN_EXPECTED_EVENTS, NEVER, TOLERATED_SHARE, Looking
+from streamclust.engine.looking import MIN_EXPECTED_EVENTS, TOLERATED_SHARE, Looking
 from streamclust.engine.model import NOWHERE, Model, Result, hidden_components, large_rows
+from streamclust.engine.new_features import NEVER
 from streamclust.engine.present import kish
 from streamclust.engine.refits import Refit, Work
 from streamclust.engine.running import moved
@@ -49,7 +50,8 @@ class Engine(Looking):
     COUNTERS = (
         "n_seen", "n_refits", "next_refit", "next_look", "last_refit", "last_challenge", "strays_searched",
         "tolerated", "learnt_until", "look_gap", "begin", "moving", "change_due", "ids_changed", "n_failed_refits",
-        "failures_in_a_row", "last_failure",
+        "failures_in_a_row", "last_failure", "known_features", "feature_due", "feature_gap",
+        "features_since", "n_filled",
     )  # fmt: skip
     """Names of the counters that checkpoints hold: how far the stream has come, and what is due next."""
 
@@ -77,7 +79,8 @@ class Engine(Looking):
         self.tolerated = TOLERATED_SHARE
         self.learnt_until = self.begin = 0
         self.moving = self.ids_changed = False
-        self.change_due = NEVER
+        self.change_due = self.feature_due = NEVER
+        self.feature_gap = self.known_features = self.features_since = self.n_filled = 0
         self.pending_refit: Refit | None = None
         self.led = False
         """Whether models come from elsewhere (`follow`): then nothing is refitted here."""
@@ -104,6 +107,7 @@ class Engine(Looking):
             model,
             pending_refit,
         )
+        engine.known_features = shards.n_features  # older checkpoints do not tell
         vars(engine).update({name: counters[name] for name in cls.COUNTERS if name in counters})
         return engine
 
@@ -132,6 +136,7 @@ class Engine(Looking):
             self.shards.with_spare(x), requirements=["C", "A", "W"]
         )  # what kernels are compiled for
         part = self.shards[shard]
+        self.notice_features()
         self._act()  # what was due before, if that was interrupted
         for run in self.runs(len(x)):
             with HeldInterrupts():
@@ -187,8 +192,12 @@ class Engine(Looking):
         self.begin, self.moving = 0, False
         if self.model is not None and not self.led:
             self._refit_now()
+        self.known_features = self.n_features
         if changed and self.settings.follows:
-            self.begin = self.n_seen
+            self.begin = self.features_since = self.n_seen
+            self.n_filled = 0
+            if not self.led:
+                self._await_search()
 
     def redate(self, shard: Hashable, by: float) -> None:
         """Move the times of all that a shard has learnt."""
@@ -305,6 +314,7 @@ class Engine(Looking):
             if self.model is None:
                 attempt(self, self._start_refit)
             self.last_challenge = 0.0  # the last word on all that was learnt: begin from nothing, too
+            self.feature_due, self.feature_gap = NEVER, 0
             self._refit_now()
 
     @property
@@ -355,8 +365,11 @@ class Engine(Looking):
 
     # ---------------------------------------------------------------- refits
 
-    def _start_refit(self, lag: int | None = None, more: Moments | None = None) -> None:
-        """Start a refit from the present clusters and `more`; a refit that is still running is dropped."""
+    def _start_refit(self, lag: int | None = None, more: Moments | None = None, search: bool = False) -> None:
+        """Start a refit from the present clusters and `more`; a refit that is still running is dropped.
+
+        `search`: it is challenged by one from nothing.
+        """
         self.pending_refit = None
         self.change_due = NEVER
         if self.model is not None:
@@ -392,7 +405,7 @@ class Engine(Looking):
         # Soon after a change a search from nothing would find where clusters were beside where they are.
         settled = not self.ids_changed and (drifted or searched >= enough)
         challenged = schedule.challenged(evidence, self.last_challenge, quiet, settled)
-        cold = challenged or fresh or (drifted and self.ids_changed)
+        cold = search or challenged or fresh or (drifted and self.ids_changed)
         if cold:
             self.last_challenge = evidence
         more_strays = settling or self.shards.strays.count >= STRAY_GROWTH * self.strays_searched
@@ -449,7 +462,9 @@ class Engine(Looking):
             np.flatnonzero(alive & (share * kish(weight) < MIN_EXPECTED_EVENTS)), large_rows(share)
         )
         aside = set_aside(self.model, rare, self.shards.live_tree(), each)
-        own = np.isin(self.model.everyone.nearest(rows).component, aside.component)
+        everyone = self.model.everyone
+        own = np.isin(everyone.nearest(rows).component, aside.component[~aside.retired])
+        own |= np.isin(everyone.see(rows).cell, aside.component[aside.retired])  # what is outside may be new
         if own.all():
             return self._whole_to_refit()
         return self.shards.tree_of_rows(rows[~own], weight[~own]), True, rows[~own], aside

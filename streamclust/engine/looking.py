@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -12,8 +11,8 @@ from streamclust.engine import ladder, schedule
 from streamclust.engine.births import MIN_BIRTH_EVENTS, newborn
 from streamclust.engine.ladder import Findings
 from streamclust.engine.model import Model, Seen, joined, reach, weighing
+from streamclust.engine.new_features import NewFeatures
 from streamclust.engine.present import kish
-from streamclust.engine.reading import Reading
 from streamclust.engine.refits import Refit
 from streamclust.engine.running import moved, with_latest
 from streamclust.engine.shards import LOOK_SAMPLE_EVENTS
@@ -39,11 +38,9 @@ YOUNG_EVENTS = 4096
 """A cluster is young for so many events after its birth. Until then new clusters near it are taken for parts of it."""
 YOUNG_REACH = 6.0
 """Near a young cluster: within so many times the squared distance that holds nearly all of its events."""
-NEVER = sys.maxsize
-"""The event count of what is not due."""
 
 
-class Looking(Reading):
+class Looking(NewFeatures):
     """The part of an engine that compares the stream with its model, at fixed event counts."""
 
     lineage: Lineage
@@ -51,11 +48,6 @@ class Looking(Reading):
     tolerated: float
     learnt_until: int
     """Event count up to which the clusters have learnt the stream."""
-    next_look: int
-    look_gap: int
-    """Number of events between the last look and `next_look`."""
-    begin: int
-    """Event count of the last change of the stream: the present begins here. It falls only by a merge."""
     moving: bool
     """Whether clusters were moving at the last look."""
     pending_refit: Refit | None
@@ -64,9 +56,6 @@ class Looking(Reading):
     _last_seen: tuple[tuple[int, int], Model, tuple[Floats, Floats, Seen]] | None = None
     """What `_seen` gave last: at which event, of how many events, by which model."""
 
-    def _start_refit(self, lag: int | None = None, more: Moments | None = None) -> None:
-        raise NotImplementedError
-
     def _look(self) -> None:
         """Move and update the clusters; open and retire clusters; start a refit if the stream has changed."""
         assert self.model is not None
@@ -74,13 +63,16 @@ class Looking(Reading):
         found = self._follow()
         self.look_gap = schedule.next_gap(self.n_seen, gap, None if found.fresh is None else found.fresh.span)
         self.next_look = self.n_seen + self.look_gap
+        self._hasten_look()
         self._learn_latest(gap)
         self._open_new(gap)
         thorough = schedule.thorough(self.n_seen, gap)
         if thorough or self.look_gap < schedule.LOOK_EVENTS:
             self._recall()
         waited = thorough and self.n_seen >= self.last_refit + self.settings.refit_every
-        if self.n_seen >= self.change_due or (waited and self.shards.changing(self.shards.live_tree())):
+        if self.n_seen >= self.feature_due:
+            self._search_features()
+        elif self.n_seen >= self.change_due or (waited and self.shards.changing(self.shards.live_tree())):
             self._start_refit(lag=schedule.lag_of_change(self.n_seen, self.n_seen - self.begin))
 
     def _follow(self) -> Findings:
@@ -175,6 +167,8 @@ class Looking(Reading):
         raises the doubt, all events since the last look are judged: of a cluster of 2% only five are watched.
         """
         assert self.model is not None
+        if self._lacks_directions:
+            return
         rows, weight, (cell, whitened) = self._seen(gap)
         outside = cell == len(self.model.rows)
         own = np.einsum("ij,ij->i", whitened, whitened) / 2 <= reach(self.model.n_coordinates)

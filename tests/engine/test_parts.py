@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from streamclust.engine import Engine, EngineSettings, schedule
 from streamclust.engine.births import newborn
-from streamclust.engine.looking import NEVER
+from streamclust.engine.new_features import NEVER
 from streamclust.engine.present import WithStrays, as_of_now, drifted, evidence
 from streamclust.engine.shards import Shard
 from streamclust.engine.watch import BLOCK_EVENTS, WINDOW_EVENTS, Watch, side_by_side, watched_in
