@@ -369,7 +369,7 @@ class Shards(dict[Hashable, Shard]):
     def changing(self, tree: SummaryTree) -> bool:
         """Whether the latest events are spread otherwise than all that the tree has learnt; no, if drift is ignored."""
         follows = self.settings.follows and tree.n_events > 0
-        return follows and drifted(tree, self.latest(), self.latest_weights())
+        return follows and drifted(tree, self.latest(), self._represented())
 
     # ---------------------------------------------------------------- trees
 
@@ -427,7 +427,12 @@ class Shards(dict[Hashable, Shard]):
         tree = self.merged_tree()
         if not self.changing(tree):
             return tree, False
-        return as_of_now(tree, self.latest(), self.latest_weights()), True
+        return as_of_now(tree, self.latest(), self._represented()), True
+
+    def _represented(self) -> Floats:
+        """Weight of the events that each of `latest()` stands for: itself or, later, all of its block."""
+        held = np.concatenate([part.watch.stands_for() for part in self.values()])
+        return self.latest_weights() * held
 
 
 def empty_tree(
