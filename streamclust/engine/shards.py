@@ -17,7 +17,15 @@ from streamclust.engine.capacity import FIRST_LEAVES, leaves_for
 from streamclust.engine.model import Model, Seen
 from streamclust.engine.present import as_of_now, drifted, kish
 from streamclust.engine.settings import EngineSettings
-from streamclust.engine.watch import BLOCK_EVENTS, WINDOW_EVENTS, Kept, Ring, Watch, in_order, side_by_side
+from streamclust.engine.watch import (
+    BLOCK_EVENTS,
+    WINDOW_EVENTS,
+    KeptEvents,
+    Ring,
+    Watch,
+    in_order,
+    side_by_side,
+)
 from streamclust.families import FamilyLike, is_discrete
 from streamclust.families import family as family_named
 from streamclust.interrupts import HeldInterrupts
@@ -102,7 +110,7 @@ class Shard:
         watch = Watch(tree.n_features)
         watch.count = Watch.due(tree.n_events)
         at = tree.n_events - np.cumsum(watch.stands_for()[::-1].astype(np.int64))[::-1]
-        watch.refill(Kept(drawn(tree, len(at)), np.ones(len(at)), at), watch.count)
+        watch.refill(KeptEvents(drawn(tree, len(at)), np.ones(len(at)), at), watch.count)
         return cls(tree, watch, tree.n_events)
 
     def widened(self, more: int) -> Shard:
@@ -265,7 +273,7 @@ class Shards(dict[Hashable, Shard]):
         if not is_discrete(self.settings.family):
             latest = min(tree.n_events, WHOLE_EVENTS)
             at = np.arange(tree.n_events - latest, tree.n_events)
-            self._merge_whole(Kept(drawn(tree, latest), np.ones(latest), at), n, tree.n_events)
+            self._merge_whole(KeptEvents(drawn(tree, latest), np.ones(latest), at), n, tree.n_events)
         self._merge_parts({key: Shard.of_tree(tree)}, n, tree.n_events)
 
     def _merge_parts(self, parts: Mapping[Hashable, Shard], n: int, n_other: int) -> None:
@@ -275,7 +283,7 @@ class Shards(dict[Hashable, Shard]):
         for key in self.keys() - parts.keys():
             self[key].watch.spread(n, n + n_other)
 
-    def _merge_whole(self, latest: Kept, n: int, n_other: int) -> None:
+    def _merge_whole(self, latest: KeptEvents, n: int, n_other: int) -> None:
         """Keep the latest events of both streams, of n and `n_other` events, in the order they would have come in."""
         if not self.whole.count:
             self.whole = Ring(self.capacity, WHOLE_EVENTS)
@@ -432,7 +440,7 @@ class Shards(dict[Hashable, Shard]):
     def _represented(self) -> Floats:
         """Weight of the events that each of `latest()` stands for: itself or, later, all of its block."""
         held = np.concatenate([part.watch.stands_for() for part in self.values()])
-        return self.latest_weights() * held
+        return np.asarray(self.latest_weights() * held)
 
 
 def empty_tree(

@@ -44,7 +44,7 @@ def chosen_of(first: int, n: int, window: int = WINDOW_EVENTS) -> Ints:
     return np.concatenate([np.arange(early), late]) if early else late
 
 
-class Kept(NamedTuple):
+class KeptEvents(NamedTuple):
     """Events of a ring with their weights and numbers, the oldest first, and how many events each stands for."""
 
     rows: Floats
@@ -53,12 +53,12 @@ class Kept(NamedTuple):
     stands_for: Floats | None = None
     """None: each for itself."""
 
-    def some(self, chosen: Ints | slice) -> Kept:
+    def some(self, chosen: Ints | slice) -> KeptEvents:
         """Some of them."""
         held = None if self.stands_for is None else self.stands_for[chosen]
-        return Kept(self.rows[chosen], self.weight[chosen], self.at[chosen], held)
+        return KeptEvents(self.rows[chosen], self.weight[chosen], self.at[chosen], held)
 
-    def ranked(self, count: int) -> Kept:
+    def ranked(self, count: int) -> KeptEvents:
         """The events, numbered by their order: the last is number `count` - 1."""
         return self._replace(at=np.arange(count - len(self.at), count))
 
@@ -73,7 +73,7 @@ def spread(at: Ints, n: int, total: int) -> Ints:
     return np.asarray(np.maximum(numbers, 0))
 
 
-def side_by_side(ours: Kept, n: int, theirs: Kept, n_theirs: int) -> Kept:
+def side_by_side(ours: KeptEvents, n: int, theirs: KeptEvents, n_theirs: int) -> KeptEvents:
     """The events of two streams, of n and `n_theirs` events, as if those had run side by side, each at its own pace."""
     total = n + n_theirs
     return in_order(
@@ -81,10 +81,10 @@ def side_by_side(ours: Kept, n: int, theirs: Kept, n_theirs: int) -> Kept:
     )
 
 
-def in_order(parts: list[Kept]) -> Kept:
+def in_order(parts: list[KeptEvents]) -> KeptEvents:
     """The events of several rings in the order of their numbers."""
     held = [part.stands_for for part in parts if part.stands_for is not None]
-    both = Kept(
+    both = KeptEvents(
         np.concatenate([part.rows for part in parts]),
         np.concatenate([part.weight for part in parts]),
         np.concatenate([part.at for part in parts]),
@@ -137,11 +137,11 @@ class Ring:
             return kept[end - n : end].copy()
         return np.concatenate([kept[self.size - (n - end) :], kept[:end]])
 
-    def kept(self) -> Kept:
+    def kept(self) -> KeptEvents:
         """All that it holds, the oldest first."""
-        return Kept(self.latest(self.size), self.weights(self.size), self.last(self.at, self.size))
+        return KeptEvents(self.latest(self.size), self.weights(self.size), self.last(self.at, self.size))
 
-    def refill(self, kept: Kept, count: int) -> None:
+    def refill(self, kept: KeptEvents, count: int) -> None:
         """Hold these events instead, the oldest first, as the latest of `count`."""
         self.count = count
         self.put(self.rows, kept.rows)
@@ -248,11 +248,11 @@ class Watch(Ring):
         index = self.count - len(self) + np.arange(len(self))
         return np.where(index < WINDOW_EVENTS, 1.0, float(BLOCK_EVENTS))
 
-    def kept(self) -> Kept:
+    def kept(self) -> KeptEvents:
         """All that it holds, the oldest first."""
         return super().kept()._replace(stands_for=self.stands_for())
 
-    def refill(self, kept: Kept, count: int) -> None:
+    def refill(self, kept: KeptEvents, count: int) -> None:
         """Watch these events instead, as the latest of `count` watched ones; of too many, a sample.
 
         Each place of the ring is for as many events as it is to stand for: an event is in it with the probability that
