@@ -1,4 +1,4 @@
-"""Stable cluster ids: matches clusters of successive refits, and logs births, deaths, splits and merges."""
+"""Stable cluster ids: matches clusters of successive refits, and logs births, deaths, returns, splits and merges."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Kind = Literal["born", "died", "split", "merged"]
+Kind = Literal["born", "died", "returned", "split", "merged"]
 
 MAX_EVENTS = 10_000
 """Number of lifecycle events kept; older ones are dropped."""
 RETIRED_CLAIM = 1e-6
 """Factor on a retired cluster's overlap, so that a live cluster's claim to an id comes first."""
+FED_PART_OF_PEAK = 0.1
+"""A cluster counts as fed in a step of the history where it has at least this part of its largest share."""
 MAX_STEPS = 512
 """Bound on the steps of a history; must be even."""
 MAX_CLUSTERS_PER_STEP = 64
@@ -38,6 +40,8 @@ class Change:
 
     >>> Change("split", at=20_000, version=7, parents={3: 900.0}, children={3: 500.0, 8: 400.0})
     split 3 -> 3, 8 at event 20000
+    >>> Change("returned", at=90_000, version=9, parents={}, children={3: 500.0}, away=45_000)
+    returned 3 after 45000 events at event 90000
     """
 
     kind: Kind
@@ -47,10 +51,13 @@ class Change:
     """Version of the first model that shows it."""
     parents: dict[int, float]
     children: dict[int, float]
+    away: int | None = None
+    """Number of events for which a cluster that returned was away; None for other kinds."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON; ids are stored in pairs, since keys of JSON objects are text."""
-        return {
+        """As JSON; ids are stored in pairs, since keys of JSON objects are text. `away` is left out if None."""
+        away = {} if self.away is None else {"away": self.away}
+        return away | {
             "kind": self.kind,
             "at": self.at,
             "version": self.version,
@@ -64,12 +71,14 @@ class Change:
         if state["kind"] not in get_args(Kind):
             raise ValueError(f"no lifecycle event is of kind {state['kind']!r}")
         parents, children = ({int(i): float(w) for i, w in state[side]} for side in ("parents", "children"))
-        return cls(state["kind"], int(state["at"]), int(state["version"]), parents, children)
+        away = None if state.get("away") is None else int(state["away"])
+        return cls(state["kind"], int(state["at"]), int(state["version"]), parents, children, away)
 
     def __repr__(self) -> str:
         before, after = (", ".join(map(str, side)) for side in (self.parents, self.children))
         arrow = f"{before} -> {after}" if before and after else before or after
-        return f"{self.kind} {arrow} at event {self.at}"
+        pause = "" if self.away is None else f" after {self.away} events"
+        return f"{self.kind} {arrow}{pause} at event {self.at}"
 
 
 class HistoryStep(NamedTuple):
@@ -125,6 +134,12 @@ class History:
             pairs = zip(steps[:-1:2], steps[1::2], strict=True)
             self._steps = [*(together(first, second) for first, second in pairs), steps[-1]]
 
+    def fed_until(self, cluster: int) -> int | None:
+        """End of the last step in which a cluster had a good part of its largest share; None if it is in no step."""
+        shares = [(step.at, step.weight.get(cluster, 0.0) / step.total) for step in self._steps]
+        least = FED_PART_OF_PEAK * max((share for _, share in shares), default=0.0)
+        return max((at for at, share in shares if share > 0 and share >= least), default=None)
+
     @property
     def _start(self) -> int:
         """Event count at which the last step begins."""
@@ -160,7 +175,7 @@ class Mark(NamedTuple):
     """State of a lineage, to which it can be restored."""
 
     next_id: int
-    retired: frozenset[int]
+    retired: dict[int, int]
     born_at: dict[int, int]
     history: tuple[HistoryStep, ...]
     n_unreported: int
@@ -170,12 +185,13 @@ class Lineage:
     """Issues ids, follows them from refit to refit, and keeps the log of what changed.
 
     A cluster that the stream no longer feeds is retired: it is reported as dead, though the summary still
-    contains it and its successors. They have no id unless the stream returns to one.
+    contains it. If the stream returns to it, it has its old id again.
     """
 
     def __init__(self, on_event: Callable[[Change], object] | None = None) -> None:
         self.on_event = on_event
-        self.retired: set[int] = set()
+        self.retired: dict[int, int] = {}
+        """Retired clusters, and the event count since which each is away."""
         self.born_at: dict[int, int] = {}
         """Event count at which each current id was issued."""
         self.history = History()
@@ -206,8 +222,20 @@ class Lineage:
 
     def retire(self, at: int, version: int, cluster: int, weight: float) -> None:
         """Report a cluster as dead though the summary still contains it."""
-        self.retired.add(cluster)
+        fed_until = self.history.fed_until(cluster)
+        self.retired[cluster] = max(at if fed_until is None else fed_until, self.born_at[cluster])
         self._report([Change("died", at, version, {cluster: weight}, {})])
+
+    def resume(self, at: int, version: int, cluster: int, weight: float) -> None:
+        """Report that the stream has returned to a retired cluster, under its id.
+
+        A part that split from a cluster after that was retired was never reported: it is born now.
+        """
+        since = self.retired.pop(cluster)
+        if self.born_at[cluster] > since:
+            self._report([Change("born", at, version, {}, {cluster: weight})])
+        else:
+            self._report([Change("returned", at, version, {}, {cluster: weight}, away=at - since)])
 
     # ---------------------------------------------------------------- a refit
 
@@ -242,7 +270,7 @@ class Lineage:
             elif live[parent[j]]:
                 splits[parent[j]] += [j]
             else:
-                self.retired.add(ids[j])
+                self.retired[ids[j]] = min(self.retired[old[parent[j]]], at - 1)
         for i in (i for i in range(len(old)) if i not in kept and live[i]):
             if heir[i] < 0 or ids[heir[i]] in self.retired:
                 changes += [Change("died", at, version, {old[i]: float(old_weight[i])}, {})]
@@ -255,7 +283,7 @@ class Lineage:
         for kind, before, after in families:
             parents = {old[i]: float(old_weight[i]) for i in before}
             changes += [Change(kind, at, version, parents, {ids[j]: float(new_weight[j]) for j in after})]
-        self.retired &= set(ids)
+        self.retired = {cluster: since for cluster, since in self.retired.items() if cluster in set(ids)}
         self.born_at = {cluster: self.born_at[cluster] for cluster in ids}
         self._report(changes)
         return tuple(ids)
@@ -283,7 +311,7 @@ class Lineage:
         """The state as of now, for `restore`."""
         return Mark(
             self._next,
-            frozenset(self.retired),
+            self.retired.copy(),
             self.born_at.copy(),
             tuple(self.history),
             len(self._unreported),
@@ -294,7 +322,7 @@ class Lineage:
         while len(self._unreported) > mark.n_unreported:
             self._unreported.pop()
             self._log.pop()
-        self._next, self.retired, self.born_at = mark.next_id, set(mark.retired), mark.born_at.copy()
+        self._next, self.retired, self.born_at = mark.next_id, mark.retired.copy(), mark.born_at.copy()
         self.history = History(mark.history)
 
     def plot(self, **options: Any) -> Axes:
@@ -310,7 +338,7 @@ class Lineage:
         return {
             "next": self._next,
             "born_at": [[i, at] for i, at in self.born_at.items()],
-            "retired": sorted(self.retired),
+            "retired": [[i, since] for i, since in sorted(self.retired.items())],
             "log": [change.to_dict() for change in self._log],
             "history": self.history.to_list(),
         }
@@ -321,10 +349,16 @@ class Lineage:
         lineage = cls(on_event)
         lineage._next = int(state["next"])
         lineage.born_at = {int(i): int(at) for i, at in state["born_at"]}
-        lineage.retired = set(map(int, state["retired"]))
         lineage._log.extend(map(Change.from_dict, state["log"]))
+        lineage.retired = lineage._away_since(state["retired"])
         lineage.history = History.from_list(state.get("history", ()))  # older checkpoints have none
         return lineage
+
+    def _away_since(self, retired: Iterable[Any]) -> dict[int, int]:
+        """Retired clusters as `to_dict` wrote them. Older files have ids alone: away since they were reported dead."""
+        died = {i: change.at for change in self._log if change.kind == "died" for i in change.parents}
+        pairs = ((i, died.get(i, 0)) if isinstance(i, int) else i for i in retired)
+        return {int(i): int(since) for i, since in pairs}
 
 
 def matched(shared: Floats, old_weight: Floats, new_weight: Floats, live: Bools) -> dict[int, int]:

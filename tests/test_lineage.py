@@ -60,15 +60,44 @@ def test_a_retired_cluster_is_followed_without_a_word():
     assert kinds(lineage, 2) == [("died", (0,), ())]
     first, second, third = follow(lineage, ids, [[6.0, 4.0, 0.0], [0.0, 0.0, 10.0]])
     assert (first, third) == (0, 1)
-    assert lineage.retired == {0, second}
+    assert set(lineage.retired) == {0, second}
     assert len(lineage) == 3
+
+
+def test_a_cluster_that_returns_has_its_id_and_tells_how_long_it_was_away():
+    lineage, _ = started(2)
+    for at in range(100, 1100, 100):
+        lineage.history.add(at, {0: 50.0, 1: 50.0} if at <= 400 else {0: 1.0, 1: 99.0})
+    lineage.retire(1000, 1, 0, 50.0)
+    lineage.resume(1700, 2, 0, 50.0)
+    back = list(lineage)[-1]
+    assert (back.kind, back.children, back.away) == ("returned", {0: 50.0}, 1300)  # since event 400
+    assert Change.from_dict(json.loads(json.dumps(back.to_dict()))) == back
+    assert lineage.retired == {}
+
+
+def test_a_part_of_a_retired_cluster_is_new_to_all_when_it_returns():
+    lineage, ids = started(1)
+    lineage.retire(5, 1, 0, 1.0)
+    _, part = follow(lineage, ids, [[6.0, 4.0]])
+    lineage.resume(20, 2, part, 4.0)
+    lineage.resume(20, 2, 0, 6.0)
+    assert kinds(lineage, 2) == [("born", (), (part,)), ("returned", (), (0,))]
+
+
+def test_retired_clusters_are_saved_and_older_files_say_when_they_died():
+    lineage, _ = started(2)
+    lineage.retire(5, 1, 0, 1.0)
+    state = json.loads(json.dumps(lineage.to_dict()))
+    assert Lineage.from_dict(state).retired == lineage.retired == {0: 5}
+    assert Lineage.from_dict(state | {"retired": [0]}).retired == {0: 5}
 
 
 def test_a_live_cluster_s_claim_comes_before_a_retired_one_s():
     lineage, ids = started(2)
     lineage.retire(5, 1, 0, 1.0)
     assert follow(lineage, ids, [[90.0], [10.0]]) == (1,)
-    assert lineage.retired == set()
+    assert lineage.retired == {}
 
 
 def test_listeners_hear_every_change_once():

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamclust.engine import schedule
-from streamclust.engine.looking import NEVER
 from streamclust.engine.model import Model
+from streamclust.engine.new_features import NEVER
 from streamclust.engine.refits import Refit, reason_of
 from streamclust.lineage import Mark
 

@@ -9,14 +9,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streamclust._kernels.types import Floats, Ints
+from streamclust._kernels.types import Floats
 from streamclust.engine import schedule
+from streamclust.engine.aside import NOTHING_ASIDE, SetAside, remembered, set_aside
 from streamclust.engine.attempts import attempt
 from streamclust.engine.births import MIN_BIRTH_EVENTS
 from streamclust.engine.carrying import carry_over
 from streamclust.engine.incomplete import Row, learn_filled, learn_with_zeros
-from streamclust.engine.looking import MIN_EXPECTED_EVENTS, NEVER, TOLERATED_SHARE, Looking
-from streamclust.engine.model import NOWHERE, Model, Result, large_rows
+from streamclust.engine.looking import MIN_EXPECTED_EVENTS, TOLERATED_SHARE, Looking
+from streamclust.engine.model import NOWHERE, Model, Result, hidden_components, large_rows
+from streamclust.engine.new_features import NEVER
 from streamclust.engine.present import kish
 from streamclust.engine.refits import Refit, Work, widened
 from streamclust.engine.running import moved
@@ -48,7 +50,8 @@ class Engine(Looking):
     COUNTERS = (
         "n_seen", "n_refits", "next_refit", "next_look", "last_refit", "last_challenge", "strays_searched",
         "tolerated", "learnt_until", "look_gap", "begin", "moving", "change_due", "ids_changed", "n_failed_refits",
-        "failures_in_a_row", "last_failure",
+        "failures_in_a_row", "last_failure", "known_features", "feature_due", "feature_gap",
+        "features_since", "n_filled",
     )  # fmt: skip
     """Names of the counters that checkpoints hold: how far the stream has come, and what is due next."""
 
@@ -76,7 +79,8 @@ class Engine(Looking):
         self.tolerated = TOLERATED_SHARE
         self.learnt_until = self.begin = 0
         self.moving = self.ids_changed = False
-        self.change_due = NEVER
+        self.change_due = self.feature_due = NEVER
+        self.feature_gap = self.known_features = self.features_since = self.n_filled = 0
         self.pending_refit: Refit | None = None
         self.led = False
         """Whether models come from elsewhere (`follow`): then nothing is refitted here."""
@@ -103,6 +107,7 @@ class Engine(Looking):
             model,
             pending_refit,
         )
+        engine.known_features = shards.n_features  # older checkpoints do not tell
         vars(engine).update({name: counters[name] for name in cls.COUNTERS if name in counters})
         return engine
 
@@ -131,6 +136,7 @@ class Engine(Looking):
             self.shards.with_spare(x), requirements=["C", "A", "W"]
         )  # what kernels are compiled for
         part = self.shards[shard]
+        self.notice_features()
         self._act()  # what was due before, if that was interrupted
         for run in self.runs(len(x)):
             with HeldInterrupts():
@@ -166,8 +172,8 @@ class Engine(Looking):
     def learn_tree(self, shard: Hashable, tree: SummaryTree) -> None:
         """Learn everything that a tree of the same features has learnt, and refit at once."""
         with HeldInterrupts():
+            self.shards.merge_tree(shard, tree, self.n_seen)
             self.n_seen += tree.n_events
-            self.shards[shard].merge_tree(tree, self.n_seen - 1)
         self.begin = 0
         self.next_look = self.n_seen + self.look_gap
         self.settle()
@@ -186,8 +192,12 @@ class Engine(Looking):
         self.begin, self.moving = 0, False
         if self.model is not None and not self.led:
             self._refit_now()
+        self.known_features = self.n_features
         if changed and self.settings.follows:
-            self.begin = self.n_seen
+            self.begin = self.features_since = self.n_seen
+            self.n_filled = 0
+            if not self.led:
+                self._await_search()
 
     def redate(self, shard: Hashable, by: float) -> None:
         """Move the times of all that a shard has learnt."""
@@ -261,7 +271,7 @@ class Engine(Looking):
         if other.model is None:
             return
         with HeldInterrupts():
-            self.shards.merge(other.shards)
+            self.shards.merge(other.shards, self.n_seen, other.n_seen)
             self.n_seen += other.n_seen
         self.begin = 0
         self.next_look = self.n_seen + self.look_gap
@@ -312,6 +322,7 @@ class Engine(Looking):
             if self.model is None:
                 attempt(self, self._start_refit)
             self.last_challenge = 0.0  # the last word on all that was learnt: begin from nothing, too
+            self.feature_due, self.feature_gap = NEVER, 0
             self._refit_now()
 
     @property
@@ -362,10 +373,15 @@ class Engine(Looking):
 
     # ---------------------------------------------------------------- refits
 
-    def _start_refit(self, lag: int | None = None, more: Moments | None = None) -> None:
-        """Start a refit from the present clusters and `more`; a refit that is still running is dropped."""
+    def _start_refit(self, lag: int | None = None, more: Moments | None = None, search: bool = False) -> None:
+        """Start a refit from the present clusters and `more`; a refit that is still running is dropped.
+
+        `search`: it is challenged by one from nothing.
+        """
         self.pending_refit = None
         self.change_due = NEVER
+        if self.model is not None:
+            self._recall()  # before a refit that sees nothing of clusters that have gone
         tree, drifted, rows, aside = self._to_refit()
         s, first = self.settings, self.model is None
         evidence = float(tree.total.weight[0])
@@ -387,10 +403,8 @@ class Engine(Looking):
         self.n_refits += 1
         fresh = self.failures_in_a_row > 0
         if fresh:
-            aside = NOWHERE
-        start = tree.total if fresh else self.model.current.clusters
-        if len(aside):
-            start = start[np.setdiff1d(np.arange(len(start)), aside)]
+            aside = NOTHING_ASIDE
+        start = tree.total if fresh else self._start(tree, drifted, aside)
         start = start if more is None else Moments.stack([widened(start, tree), widened(more, tree)])
         lag = schedule.lag(self.n_seen, self.next_refit) if lag is None else lag
         settling = self.last_challenge == 0.0
@@ -399,7 +413,7 @@ class Engine(Looking):
         # Soon after a change a search from nothing would find where clusters were beside where they are.
         settled = not self.ids_changed and (drifted or searched >= enough)
         challenged = schedule.challenged(evidence, self.last_challenge, quiet, settled)
-        cold = challenged or fresh or (drifted and self.ids_changed)
+        cold = search or challenged or fresh or (drifted and self.ids_changed)
         if cold:
             self.last_challenge = evidence
         more_strays = settling or self.shards.strays.count >= STRAY_GROWTH * self.strays_searched
@@ -418,7 +432,7 @@ class Engine(Looking):
             self.n_refits,
             self._judges(drifted) if rows is None else rows,
             drifted,
-            float(self.recent(self.look_gap)[1].mean()),
+            self._weight_of_one(),
             aside,
             fresh,
         )
@@ -426,29 +440,58 @@ class Engine(Looking):
         if lag == 0:
             self._publish(self.pending_refit)
 
-    def _to_refit(self) -> tuple[SummaryTree, bool, Floats | None, Ints]:
+    def _start(self, tree: SummaryTree, drifted: bool, aside: SetAside) -> Moments:
+        """The components that a refit starts from: without those set aside, and retired ones of no weight."""
+        assert self.model is not None
+        left_out = np.union1d(aside.component, hidden_components(self.model))
+        if not drifted and self.model.hidden:
+            left_out = np.setdiff1d(left_out, remembered(self.model, tree, self._weight_of_one())[0])
+        clusters = self.model.current.clusters
+        rest = np.setdiff1d(np.arange(len(clusters)), left_out)
+        return clusters[rest] if len(rest) else clusters
+
+    def _to_refit(self) -> tuple[SummaryTree, bool, Floats | None, SetAside]:
         """Input of a refit: a tree, whether the stream has drifted, the events that show it, components to set aside.
 
         Soon after a change the tree is made of the present's events alone, since the leaves of the summary hold samples
         of what was before. Components too rare to be judged by those events are set aside, with their events. Rare
-        components that have lost their weight are not: they are judged like all others.
+        components that have lost their weight are not: they are judged like all others. Retired clusters are set aside
+        wherever the tree holds the latest events alone.
         """
         if self.model is None or not self.begin:
-            return *self.shards.present(), None, NOWHERE
+            return self._whole_to_refit()
         rows, weight, covered = self.present_rows()
         if not covered or n_independent_rows(rows) < MIN_DISTINCT_EVENTS:
-            return *self.shards.present(), None, NOWHERE
+            return self._whole_to_refit()
         share = self.model.result.clusters.weight / self.model.result.clusters.weight.sum()
-        each = float(self.recent(self.look_gap)[1].mean())
+        each = self._weight_of_one()
         alive = self.model.current.clusters.weight >= MIN_BIRTH_EVENTS * each
         rare = np.setdiff1d(
             np.flatnonzero(alive & (share * kish(weight) < MIN_EXPECTED_EVENTS)), large_rows(share)
         )
-        own = np.isin(self.model.everyone.nearest(rows).component, rare)
+        aside = set_aside(self.model, rare, self.shards.live_tree(), each)
+        everyone = self.model.everyone
+        own = np.isin(everyone.nearest(rows).component, aside.component[~aside.retired])
+        own |= np.isin(everyone.see(rows).cell, aside.component[aside.retired])  # what is outside may be new
         if own.all():
-            return *self.shards.present(), None, NOWHERE
-        tree = self.shards.tree_of_rows(rows[~own], weight[~own])
-        return tree, True, rows[~own], rare
+            return self._whole_to_refit()
+        return self.shards.tree_of_rows(rows[~own], weight[~own]), True, rows[~own], aside
+
+    def _whole_to_refit(self) -> tuple[SummaryTree, bool, None, SetAside]:
+        """The same of all shards, in the shares of the latest events if the stream has drifted."""
+        tree, drifted = self.shards.present()
+        if self.model is None or not (drifted and self.model.hidden):
+            return tree, drifted, None, NOTHING_ASIDE
+        return (
+            tree,
+            True,
+            None,
+            set_aside(self.model, NOWHERE, self.shards.live_tree(), self._weight_of_one()),
+        )
+
+    def _weight_of_one(self) -> float:
+        """Average weight of one of the latest events."""
+        return float(self.recent(self.look_gap)[1].mean())
 
     def _judges(self, drifted: bool) -> Floats:
         """The latest events, by which clusters are judged; none if drift is ignored, or too few were watched."""

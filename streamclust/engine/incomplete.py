@@ -10,6 +10,7 @@ import numpy as np
 
 from streamclust._kernels.check import all_within
 from streamclust._kernels.types import Bools, Floats, Ints
+from streamclust.engine.schedule import MIN_EVENTS_BEFORE_FEATURES
 from streamclust.families import is_discrete
 from streamclust.interrupts import HeldInterrupts
 from streamclust.schema import Cells, table_of
@@ -30,10 +31,19 @@ def learn_with_zeros(engine: Engine, rows: Floats | list[Row], w: Floats, t: Flo
             with HeldInterrupts():
                 shards.widen_by_zeros(int(width[done]))
                 end = done + int(np.searchsorted(width[done : run.stop], shards.capacity, side="right"))
+                end = min(end, done + until_features(engine, width[done:end]))
                 shards.widen_by_zeros(int(width[end - 1]))
             block = zero_filled(rows[done:end], shards.n_features)
             engine.learn_checked(block, w[done:end], t[done:end], shard)
             done = end
+
+
+def until_features(engine: Engine, width: Ints) -> int:
+    """Number of the next events, of these widths, before one whose features must be noticed when it comes."""
+    if engine.awaits_features:
+        return int(np.searchsorted(width, max(engine.n_features, int(width[0])), side="right"))
+    early = MIN_EVENTS_BEFORE_FEATURES - engine.n_seen
+    return early if early > 0 else len(width)
 
 
 def zero_filled(rows: Floats | list[Row], width: int) -> Floats:
@@ -71,6 +81,9 @@ def completed(engine: Engine, row: Floats, shard: Hashable) -> Floats:
             shards.begin(width)
         elif width > shards.n_features:
             shards.widen(np.nan_to_num(row[shards.n_features : width]))
+            engine.count_filled(widened=True)
+        else:
+            engine.count_filled(widened=False)
     row = row[: shards.n_features]
     if len(row) < shards.n_features or not known[: len(row)].all():
         row = engine.fill(with_width(row[None], shards.n_features)[0], shard)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 
 import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine import ladder, schedule
-from streamclust.engine.births import newborn
+from streamclust.engine.births import MIN_BIRTH_EVENTS, newborn
 from streamclust.engine.ladder import Findings
 from streamclust.engine.model import Model, Seen, joined, reach, weighing
+from streamclust.engine.new_features import NewFeatures
 from streamclust.engine.present import kish
-from streamclust.engine.reading import Reading
 from streamclust.engine.refits import Refit
 from streamclust.engine.running import moved, with_latest
 from streamclust.engine.shards import LOOK_SAMPLE_EVENTS
@@ -39,11 +38,9 @@ YOUNG_EVENTS = 4096
 """A cluster is young for so many events after its birth. Until then new clusters near it are taken for parts of it."""
 YOUNG_REACH = 6.0
 """Near a young cluster: within so many times the squared distance that holds nearly all of its events."""
-NEVER = sys.maxsize
-"""The event count of what is not due."""
 
 
-class Looking(Reading):
+class Looking(NewFeatures):
     """The part of an engine that compares the stream with its model, at fixed event counts."""
 
     lineage: Lineage
@@ -51,11 +48,6 @@ class Looking(Reading):
     tolerated: float
     learnt_until: int
     """Event count up to which the clusters have learnt the stream."""
-    next_look: int
-    look_gap: int
-    """Number of events between the last look and `next_look`."""
-    begin: int
-    """Event count of the last change of the stream: the present begins here. It falls only by a merge."""
     moving: bool
     """Whether clusters were moving at the last look."""
     pending_refit: Refit | None
@@ -64,9 +56,6 @@ class Looking(Reading):
     _last_seen: tuple[tuple[int, int], Model, tuple[Floats, Floats, Seen]] | None = None
     """What `_seen` gave last: at which event, of how many events, by which model."""
 
-    def _start_refit(self, lag: int | None = None, more: Moments | None = None) -> None:
-        raise NotImplementedError
-
     def _look(self) -> None:
         """Move and update the clusters; open and retire clusters; start a refit if the stream has changed."""
         assert self.model is not None
@@ -74,13 +63,16 @@ class Looking(Reading):
         found = self._follow()
         self.look_gap = schedule.next_gap(self.n_seen, gap, None if found.fresh is None else found.fresh.span)
         self.next_look = self.n_seen + self.look_gap
+        self._hasten_look()
         self._learn_latest(gap)
         self._open_new(gap)
         thorough = schedule.thorough(self.n_seen, gap)
         if thorough or self.look_gap < schedule.LOOK_EVENTS:
             self._recall()
         waited = thorough and self.n_seen >= self.last_refit + self.settings.refit_every
-        if self.n_seen >= self.change_due or (waited and self.shards.changing(self.shards.live_tree())):
+        if self.n_seen >= self.feature_due:
+            self._search_features()
+        elif self.n_seen >= self.change_due or (waited and self.shards.changing(self.shards.live_tree())):
             self._start_refit(lag=schedule.lag_of_change(self.n_seen, self.n_seen - self.begin))
 
     def _follow(self) -> Findings:
@@ -175,6 +167,8 @@ class Looking(Reading):
         raises the doubt, all events since the last look are judged: of a cluster of 2% only five are watched.
         """
         assert self.model is not None
+        if self._lacks_directions:
+            return
         rows, weight, (cell, whitened) = self._seen(gap)
         outside = cell == len(self.model.rows)
         own = np.einsum("ij,ij->i", whitened, whitened) / 2 <= reach(self.model.n_coordinates)
@@ -191,12 +185,38 @@ class Looking(Reading):
             outside = self.model.outside(rows) if penalty is None else self._beyond(rows, penalty)
         if outside.mean() <= self.tolerated:
             return
+        outside &= ~self._resume(rows, outside, penalty)
+        if outside.mean() <= self.tolerated:
+            return
         born = newborn(self.model, rows[outside], penalty)
         old = born[np.flatnonzero(~self._near_young(born.mean))]
         each = float(gap * weight.mean() / len(rows))
         if len(old) and each > 0:
             self._open(old.scale(each))
         self.change_due = min(self.change_due, self.next_look if len(born) else self.n_seen)
+
+    def _resume(self, rows: Floats, outside: Bools, penalty: float | None) -> Bools:
+        """Resume the retired clusters that have enough of these rows outside all others; which rows are theirs."""
+        assert self.model is not None
+        theirs = np.zeros(len(rows), dtype=bool)
+        if not self.model.hidden:
+            return theirs
+        everyone = self.model.everyone
+        places = np.flatnonzero(outside)
+        if penalty is None:
+            cell = everyone.see(rows[places]).cell
+        else:
+            cell = np.where(
+                self._beyond(rows[places], penalty, everyone),
+                len(everyone.rows),
+                everyone.nearest(rows[places]).component,
+            )
+        of = np.append(everyone.place, -1)[cell]
+        retired = [k for k, cluster in enumerate(self.model.ids) if cluster in self.model.hidden]
+        fed = [k for k in retired if (of == k).sum() >= MIN_BIRTH_EVENTS]
+        theirs[places] = np.isin(of, fed)
+        self._show({self.model.ids[k] for k in fed}, set())
+        return theirs
 
     def _near_young(self, means: Floats) -> Bools:
         """Which of these points are near a cluster that was born a short while ago."""
@@ -237,7 +257,7 @@ class Looking(Reading):
         )
 
     def _recall(self) -> None:
-        """Retire clusters that the stream no longer feeds, and name anew those that it has come back to."""
+        """Retire clusters that the stream no longer feeds, and resume those that it has come back to."""
         assert self.model is not None
         if not self.settings.follows:
             return
@@ -245,23 +265,25 @@ class Looking(Reading):
         weight = self.model.weight
         count, share = np.bincount(of, minlength=len(weight)), np.bincount(of, each, len(weight)) / each.sum()
         expected = kish(each) * weight / weight.sum()
-        ids = list(self.model.ids)
+        fed = share >= RETIRED_SHARE
+        retired = np.array([cluster in self.lineage.retired for cluster in self.model.ids])
+        back = retired & fed & (count >= RETURN_EVENTS)
+        gone = ~retired & ~fed & (count < RETURN_EVENTS) & (expected >= MIN_EXPECTED_EVENTS)
+        ids = np.array(self.model.ids)
+        self._show(set(ids[back].tolist()), set(ids[gone].tolist()))
+
+    def _show(self, back: set[int], gone: set[int]) -> None:
+        """Resume and retire clusters, and publish a model of those on show if these have changed."""
+        assert self.model is not None
         version = self.model.version + 1
-        for k, cluster in enumerate(self.model.ids):
-            if cluster in self.lineage.retired and count[k] >= RETURN_EVENTS:
-                self.lineage.retired.remove(cluster)
-                ids[k] = self.lineage.born(self.n_seen, version, float(weight[k]))
-            elif (
-                cluster not in self.lineage.retired
-                and expected[k] >= MIN_EXPECTED_EVENTS
-                and share[k] < RETIRED_SHARE
-            ):
-                self.lineage.retire(self.n_seen, version, cluster, float(weight[k]))
+        for cluster, weight in zip(self.model.ids, self.model.weight.tolist(), strict=True):
+            if cluster in back:
+                self.lineage.resume(self.n_seen, version, cluster, weight)
+            elif cluster in gone:
+                self.lineage.retire(self.n_seen, version, cluster, weight)
         hidden = frozenset(self.lineage.retired)
-        if hidden != self.model.hidden or tuple(ids) != self.model.ids:
-            self.model = replace(
-                self.model, version=version, n_seen=self.n_seen, ids=tuple(ids), hidden=hidden
-            )
+        if hidden != self.model.hidden:
+            self.model = replace(self.model, version=version, n_seen=self.n_seen, hidden=hidden)
 
     def _present_owners(self) -> tuple[Ints, Floats]:
         """The cluster, hidden or not, of each of the events kept of the present, and what they weigh.
@@ -272,7 +294,10 @@ class Looking(Reading):
         model = self.model
         if model.hidden or model.moved or self.n_seen - self.begin < BLOCK_EVENTS * WINDOW_EVENTS:
             rows, each, _ = self.present_rows()
-            return model.everyone.nearest(rows).cluster, each
+            of = np.append(model.everyone.place, -1)[model.everyone.see(rows).cell]
+            alone = np.flatnonzero(of < 0)  # an event outside all clusters says nothing of a retired one
+            of[alone] = model.clusters_shown[model.nearest(rows[alone]).cluster]
+            return of, each
         rows, each, _ = self.shards.watched()
         cell = self.shards.seen_by(model.published).cell
         return self._owners(rows, cell), each * self.shards.stands_for()
@@ -296,10 +321,10 @@ class Looking(Reading):
             sums = np.bincount(self._owners(rows, seen.cell), weight, len(self.model.names)).tolist()
         self.lineage.history.add(self.n_seen, dict(zip(self.model.names.tolist(), sums, strict=True)))
 
-    def _beyond(self, points: Floats, penalty: float) -> Bools:
+    def _beyond(self, points: Floats, penalty: float, model: Model | None = None) -> Bools:
         """Which points are farther from every cluster's mean than a birth costs."""
         assert self.model is not None
-        means = self.model.shown.clusters.mean
+        means = (model or self.model).shown.clusters.mean
         known = points[:, : means.shape[1]]
         nearest = np.min([((known - mean) ** 2).sum(axis=1) for mean in means], axis=0)
         return np.asarray(nearest > penalty)

@@ -106,7 +106,7 @@ class Model:
         model = replace(self, running=running, moved=self.moved or moved)
         if not model.moved:  # what depends on what was published alone
             kept = {"published": self.published, "large": self.large}
-            names = ("owners", "weight", "rows", "_clusters_shown", "place", "names", "_named", "in_large")
+            names = ("owners", "weight", "rows", "clusters_shown", "place", "names", "_named", "in_large")
             vars(model).update(kept | {name: getattr(self, name) for name in names})
         return model
 
@@ -135,10 +135,10 @@ class Model:
         """Which components are on show: those of clusters that are."""
         if not self.hidden:
             return np.arange(len(self.owners))
-        return np.flatnonzero(np.isin(self.owners, self._clusters_shown))
+        return np.flatnonzero(np.isin(self.owners, self.clusters_shown))
 
     @cached_property
-    def _clusters_shown(self) -> Ints:
+    def clusters_shown(self) -> Ints:
         """Which clusters are on show; all of them, should all be hidden."""
         shown = [k for k, cluster in enumerate(self.ids) if cluster not in self.hidden]
         return np.array(shown or range(len(self.ids)), dtype=np.int64)
@@ -146,12 +146,12 @@ class Model:
     @cached_property
     def place(self) -> Ints:
         """The cluster of each component on show, by its place in `names`."""
-        return np.searchsorted(self._clusters_shown, self.owners[self.rows])
+        return np.searchsorted(self.clusters_shown, self.owners[self.rows])
 
     @cached_property
     def names(self) -> Ints:
         """The ids of the clusters on show."""
-        return np.array(self.ids, dtype=np.int64)[self._clusters_shown]
+        return np.array(self.ids, dtype=np.int64)[self.clusters_shown]
 
     @cached_property
     def _named(self) -> list[int]:
@@ -354,6 +354,13 @@ def check_finite(clusters: Moments) -> None:
     """Raise FloatingPointError for clusters that no event could be assigned to."""
     if not all(np.isfinite(part).all() for part in (clusters.weight, clusters.mean, clusters.scatter)):
         raise FloatingPointError("clusters hold NaN or infinity")
+
+
+def hidden_components(model: Model) -> Ints:
+    """The components of retired clusters."""
+    if not model.hidden:
+        return NOWHERE
+    return np.setdiff1d(np.arange(len(model.owners)), model.rows)
 
 
 def large_rows(weight: Floats) -> Ints:

@@ -11,6 +11,7 @@ from weakref import WeakSet
 import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
+from streamclust.engine.aside import NOTHING_ASIDE, SetAside
 from streamclust.engine.births import MIN_BIRTH_EVENTS
 from streamclust.engine.dp_means import refit_dp_means
 from streamclust.engine.model import NOWHERE, Model, Result, check_finite, chosen, joined, weighing
@@ -50,8 +51,8 @@ class Work(NamedTuple):
     drifted: bool
     each: float = 1.0
     """What one of the latest events weighs."""
-    aside: Ints = NOWHERE
-    """Rare components of the old model that `tree` holds no events of: they stay as they are."""
+    aside: SetAside = NOTHING_ASIDE
+    """Components of the old model that `tree` holds no events of: they stay as they are."""
     fresh: bool = False
     """Whether to start without the clusters and the prior of the old model: the last refit from those failed."""
 
@@ -192,54 +193,96 @@ def find(work: Work) -> Found:
         best = keeping_rare(settings, best, start, *tree.outside())
     if work.drifted:
         best = keeping(best, fed(best, work.watched))
-    points, weight = tree.sample()
-    rare = set_aside(work, best, float(weight.sum()))
-    if len(rare):
-        best = joined(best, rare)
-        points, weight = np.vstack([points, rare.mean]), np.append(weight, rare.weight)
-    everyone, old = work.old.everyone, len(work.old.ids)
-    before = np.append(everyone.place, -1)[everyone.see(points).cell]
-    model = by_itself(best)
-    component = model.nearest(points).component
-    shared, new_weight = compare(before, component, weight, old, best.n_clusters)
+    best, placed = with_aside(work, best)
+    compared = Comparison.of(work, tree, placed)
+    component, shared, new_weight = compared.by(best)
     if len(work.watched) and best.n_clusters > 1:
         least = events_needed(best.clusters.weight, len(work.watched))
         # Strays are kept for long: where the summary has forgotten theirs, they are no reason for a new cluster.
         remembered = best.clusters.weight >= MIN_BIRTH_EVENTS * work.each
         kept = heirs(shared) | fed(best, work.watched, least) | (fed(best, work.strays) & remembered)
-        kept[len(kept) - len(rare) :] = True
+        kept[len(kept) - len(placed) :] = True
         if not kept.all():
             best = keeping(best, kept)
-            model = by_itself(best)
-            component = model.nearest(points).component
-            shared, new_weight = compare(before, component, weight, old, best.n_clusters)
+            component, shared, new_weight = compared.by(best)
     rows, each = work.present
-    strangers = float(each @ model.outside(rows) / max(each.sum(), np.finfo(float).tiny))
+    strangers = float(each @ by_itself(best).outside(rows) / max(each.sum(), np.finfo(float).tiny))
     if not settings.joins:
         return Found(best, shared, shared.sum(axis=1), new_weight, strangers)
-    parents = majority(shared, new_weight) if work.old.version > 0 else [-1] * best.n_clusters
-    # Until the sample is full, joins that were judged by fewer events bind nobody.
-    anew = work.settling or (work.cold and not work.drifted and work.tree.n_events < 4 * len(points))
-    owner = joined_components(best, points, weight, component, np.array(parents), anew)
+    owner = joins(work, best, compared, component, majority(shared, new_weight))
     member = (owner[:, None] == np.arange(owner.max() + 1)).astype(float)
     shared = shared @ member
     return Found(best, shared, shared.sum(axis=1), new_weight @ member, strangers, tuple(owner.tolist()))
 
 
-def set_aside(work: Work, found: Result, weight: float) -> Moments:
-    """The components set aside, scaled to the share of the weight that they had in the old model.
+def with_aside(work: Work, found: Result) -> tuple[Result, SetAside]:
+    """What was found and the components set aside, all together as heavy as the tree; and which those are.
 
     Left out are those whose mean is nearer to a component that was found: they would be clusters without events.
     """
-    clusters = work.old.current.clusters
-    rare = clusters[work.aside]
-    if len(rare) == 0:
-        return rare
-    if rare.n_features < work.tree.n_features:
-        rare = rare.widen(work.tree.total.mean[0, rare.n_features :])
-    rare = rare.scale(weight / (clusters.weight.sum() - rare.weight.sum()))
-    owner = owners(joined(found, rare), rare.mean)
-    return rare[np.flatnonzero(owner == found.n_clusters + np.arange(len(rare)))]
+    aside = work.aside
+    if not len(aside):
+        return found, aside
+    rows = aside.moments(work.old)
+    if rows.n_features < work.tree.n_features:
+        rows = rows.widen(work.tree.total.mean[0, rows.n_features :])
+    owner = owners(joined(found, rows), rows.mean)
+    lasting = np.flatnonzero(owner == found.n_clusters + np.arange(len(rows)))
+    aside, rows = aside.some(lasting), rows[lasting]
+    total = float(found.clusters.weight.sum())
+    found = weighing(found, max(total - aside.weight[aside.retired].sum(), MIN_BIRTH_EVENTS * work.each))
+    return joined(found, rows), aside
+
+
+class Comparison(NamedTuple):
+    """A sample of events, by which the clusters of a refit are compared with those before.
+
+    Each component set aside counts as one event more, which is its own before and after.
+    """
+
+    points: Floats
+    weight: Floats
+    before: Ints
+    """The old cluster of each point, -1 for none."""
+    aside: SetAside
+    n_old: int
+
+    @classmethod
+    def of(cls, work: Work, tree: SummaryTree | WithStrays, aside: SetAside) -> Comparison:
+        """The sample of a refit's tree."""
+        points, weight = tree.sample()
+        everyone = work.old.everyone
+        before = np.append(everyone.place, -1)[everyone.see(points).cell]
+        if len(aside):
+            means = work.old.current.clusters.mean[aside.component]
+            beyond = np.broadcast_to(
+                tree.total.mean[0, means.shape[1] :], (len(means), points.shape[1] - means.shape[1])
+            )
+            points = np.vstack([points, np.hstack([means, beyond])])
+            weight = np.append(weight, aside.weight)
+            before = np.append(before, everyone.owners[aside.component])
+        return cls(points, weight, before, aside, len(work.old.ids))
+
+    def by(self, found: Result) -> tuple[Ints, Floats, Floats]:
+        """The component of each point, the weight that old clusters and components share, and each component's."""
+        component, n = owners(found, self.points), len(self.aside)
+        component[len(component) - n :] = np.arange(found.n_clusters - n, found.n_clusters)
+        return component, *compare(self.before, component, self.weight, self.n_old, found.n_clusters)
+
+
+def joins(work: Work, found: Result, compared: Comparison, component: Ints, parents: list[int]) -> Ints:
+    """The cluster of each component: those of retired clusters are joined as they were, all others by their shapes."""
+    retired = compared.aside.component[compared.aside.retired]
+    n, m = found.n_clusters - len(retired), len(compared.points) - len(retired)
+    seen = component[:m] < n
+    points, weight = compared.points[:m][seen], compared.weight[:m][seen]
+    # Until the sample is full, joins that were judged by fewer events bind nobody.
+    anew = work.settling or (work.cold and not work.drifted and work.tree.n_events < 4 * len(points))
+    known = parents[:n] if work.old.version > 0 else [-1] * n
+    shown = chosen(found, np.arange(n)) if len(retired) else found
+    owner = joined_components(shown, points, weight, component[:m][seen], np.array(known), anew)
+    _, old = np.unique(work.old.owners[retired], return_inverse=True)
+    return np.concatenate([owner, owner.max() + 1 + old])
 
 
 def fed(result: Result, events: Floats, least: Floats | float = MIN_BIRTH_EVENTS) -> Bools:

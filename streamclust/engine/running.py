@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
-from streamclust.engine.model import Model
+from streamclust.engine.model import Model, hidden_components
 from streamclust.moments import Moments
 from streamclust.refit.chunky_em.mixture import Mixture
 
@@ -22,6 +22,7 @@ def with_latest(
 ) -> Moments:
     """All components of a model, with what has come since the last look; they weigh `total` together.
 
+    Those of retired clusters stay as they are; where the stream forgets, they lose weight as everything does.
     What they were before counts as events that weigh `present` less `fresh`, but no less than `fresh`. `points`, of
     these weights, stand for all events since, which weigh `fresh`. Partitions learn an event as that of its
     `component`, as `Model.see` gives it, mixtures in the shares of its responsibilities. Events outside every cluster
@@ -36,9 +37,16 @@ def with_latest(
         new = rows.mix(model.shown.probability(rows.mean), old.kind)
     else:
         new = rows.to_groups(component[inside], len(model.rows), old.kind)
-    before = old.scale(max(present - fresh, fresh) / old.weight.sum())
-    after = in_rows(new.scale(fresh / new.weight.sum()), model) + before
-    return after.scale(total / after.weight.sum())
+    hidden = hidden_components(model)
+    away = old[hidden].scale(min(1.0, max(total - fresh, 0.0) / float(old.weight.sum())))
+    total = max(total - float(away.weight.sum()), fresh)
+    shown = old[model.rows] if len(hidden) else old
+    before = shown.scale(max(min(present, total) - fresh, fresh) / float(shown.weight.sum()))
+    after = new.scale(fresh / new.weight.sum()) + before
+    after = after.scale(total / after.weight.sum())
+    if not len(hidden):
+        return after
+    return Moments.stack([after, away])[np.argsort(np.concatenate([model.rows, hidden]))]
 
 
 def moved(model: Model, rows: Floats, weight: Floats) -> Model:
@@ -65,12 +73,3 @@ def moved(model: Model, rows: Floats, weight: Floats) -> Model:
         mean[model.rows] += part * (found.mean - mean[model.rows])
         model = model.learnt(replace(clusters, mean=mean), moved=True)
     return model
-
-
-def in_rows(shown: Moments, model: Model) -> Moments:
-    """Moments of the components on show among empty rows for those that are not."""
-    if len(shown) == model.result.n_clusters:
-        return shown
-    place = np.full(model.result.n_clusters, len(shown))
-    place[model.rows] = np.arange(len(shown))
-    return Moments.stack([shown, Moments.empty(1, shown.n_features, shown.kind)])[place]

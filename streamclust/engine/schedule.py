@@ -19,6 +19,11 @@ QUIET_GROWTH = 4
 """Both, where clusters have come to rest."""
 SETTLED_CHALLENGE_GROWTH = 8
 """The latter, where clusters are settled."""
+FEATURE_EVENTS, FEATURE_GROWTH = 1024, 4
+"""Clusters are searched for from nothing so many events after a new feature was noticed, and then ever later by this
+factor: soon enough to use what it tells, and seldom in streams that bring features all the time."""
+MIN_EVENTS_BEFORE_FEATURES = 4 * FEATURE_EVENTS
+"""Before so many events refits are frequent enough to use new features."""
 FULL_SAMPLE = 2.0
 """A summary's sample is full if so many times as many events as it can hold were learnt when it was last searched: by
 then it holds nearly nine in ten."""
@@ -79,6 +84,18 @@ def next_gap(n: int, gap: int, span: int | None) -> int:
     if span is not None:
         return min(max(span // 4, MIN_GAP_EVENTS), LOOK_EVENTS)
     return min(2 * gap, LOOK_EVENTS // 2 if n < SETTLED_EVENTS else LOOK_EVENTS)
+
+
+def next_feature_search(n: int, gap: int) -> tuple[int, int] | None:
+    """Event count and gap of the next search for what new features tell apart, so many events after the last one.
+
+    None if it is left to the refits that come anyway: early, or once events with the features are a fair share.
+
+    >>> next_feature_search(50_000, 0), next_feature_search(51_024, 1024), next_feature_search(55_120, 4096)
+    ((51024, 1024), (55120, 4096), None)
+    """
+    gap = max(FEATURE_GROWTH * gap, FEATURE_EVENTS)
+    return (n + gap, gap) if gap * MIN_EVENTS_BEFORE_FEATURES <= n * FEATURE_EVENTS else None
 
 
 def thorough(n: int, gap: int) -> bool:

@@ -17,7 +17,15 @@ from streamclust.engine.capacity import FIRST_LEAVES, leaves_for
 from streamclust.engine.model import Model, Seen
 from streamclust.engine.present import as_of_now, drifted, kish
 from streamclust.engine.settings import EngineSettings
-from streamclust.engine.watch import BLOCK_EVENTS, WINDOW_EVENTS, Ring, Watch
+from streamclust.engine.watch import (
+    BLOCK_EVENTS,
+    WINDOW_EVENTS,
+    KeptEvents,
+    Ring,
+    Watch,
+    in_order,
+    side_by_side,
+)
 from streamclust.families import FamilyLike, is_discrete
 from streamclust.families import family as family_named
 from streamclust.interrupts import HeldInterrupts
@@ -89,17 +97,21 @@ class Shard:
         self.watch.see(rows, self.n_seen, weight if len(weight) else None, at)
         self.n_seen += len(rows)
 
-    def merge_tree(self, tree: SummaryTree, at: int) -> None:
-        """Learn everything a tree has learnt; watch as many of its sampled events as if all had come one by one.
+    def merge(self, other: Shard, n: int, n_other: int) -> None:
+        """Learn all that another shard has learnt, as if their streams, of n and `n_other` events, had run together."""
+        self.tree.merge(other.tree)
+        self.n_seen += other.n_seen
+        both = side_by_side(self.watch.kept(), n, other.watch.kept(), n_other)
+        self.watch.refill(both, Watch.due(self.n_seen))
 
-        `at` is the number that its last event gets in the stream.
-        """
-        self.tree.merge(tree)
-        self.n_seen += tree.n_events
-        more = Watch.due(self.n_seen) - self.watch.count
-        kept = min(more, WINDOW_EVENTS)
-        self.watch.count += more - kept  # those would be gone by now
-        self.watch.see(drawn(tree, kept), first=0, at=at - kept)
+    @classmethod
+    def of_tree(cls, tree: SummaryTree) -> Self:
+        """A shard that has learnt what a tree has; as many events as would be watched are drawn from its sample."""
+        watch = Watch(tree.n_features)
+        watch.count = Watch.due(tree.n_events)
+        at = tree.n_events - np.cumsum(watch.stands_for()[::-1].astype(np.int64))[::-1]
+        watch.refill(KeptEvents(drawn(tree, len(at)), np.ones(len(at)), at), watch.count)
+        return cls(tree, watch, tree.n_events)
 
     def widened(self, more: int) -> Shard:
         """The shard with so many columns of zeros more: a copy, if any."""
@@ -256,21 +268,49 @@ class Shards(dict[Hashable, Shard]):
             part.widen(np.zeros(-short))
         self.n_features = max(self.n_features, n_features)
 
-    def merge(self, other: Shards) -> None:
-        """Learn all that another stream's shards have learnt, each into the one of the same key."""
+    def merge_tree(self, key: Hashable, tree: SummaryTree, n: int) -> None:
+        """Learn all that a tree has learnt into one shard; n events have been learnt before, in all shards."""
+        if not is_discrete(self.settings.family):
+            latest = min(tree.n_events, WHOLE_EVENTS)
+            at = np.arange(tree.n_events - latest, tree.n_events)
+            self._merge_whole(KeptEvents(drawn(tree, latest), np.ones(latest), at), n, tree.n_events)
+        self._merge_parts({key: Shard.of_tree(tree)}, n, tree.n_events)
+
+    def _merge_parts(self, parts: Mapping[Hashable, Shard], n: int, n_other: int) -> None:
+        """Learn the shards of a stream of `n_other` events, each into the one of the same key; n were learnt before."""
+        for key, theirs in parts.items():
+            self[key].merge(theirs, n, n_other)
+        for key in self.keys() - parts.keys():
+            self[key].watch.spread(n, n + n_other)
+
+    def _merge_whole(self, latest: KeptEvents, n: int, n_other: int) -> None:
+        """Keep the latest events of both streams, of n and `n_other` events, in the order they would have come in."""
+        if not self.whole.count:
+            self.whole = Ring(self.capacity, WHOLE_EVENTS)
+        both = side_by_side(self.whole.kept(), n, latest, n_other)
+        self.whole.refill(both, self.whole.count + len(latest.at))
+
+    def merge(self, other: Shards, n: int, n_other: int) -> None:
+        """Learn all that another stream's shards have learnt, each into the one of the same key.
+
+        They have learnt `n_other` events, those here n; both streams count as having run side by side.
+        """
         if other.capacity > self.capacity:
             self._widen_parts(np.zeros(other.capacity - self.capacity))
             self.capacity = other.capacity
-        for key, theirs in other.items():
-            ours = self[key]
-            theirs = theirs.widened(self.capacity - other.capacity)
+        parts = {key: theirs.widened(self.capacity - other.capacity) for key, theirs in other.items()}
+        for key, theirs in parts.items():
             if self.settings.max_leaves is None:
-                ours.tree.raise_max_leaves(theirs.tree.max_leaves or 0)
-            ours.tree.merge(theirs.tree)
-            ours.watch.merge(theirs.watch)
-            ours.n_seen += theirs.n_seen
+                self[key].tree.raise_max_leaves(theirs.tree.max_leaves or 0)
+        self._merge_parts(parts, n, n_other)
         self.make_room()
-        self.strays.merge(other.strays)
+        if other.whole.count:
+            latest = other.whole.kept()
+            more = np.zeros((len(latest.at), self.capacity - latest.rows.shape[1]))
+            self._merge_whole(latest._replace(rows=np.hstack([latest.rows, more])), n, n_other)
+        ours, more_strays = (Ring.kept(ring).ranked(ring.count) for ring in (self.strays, other.strays))
+        both = side_by_side(ours, self.strays.count, more_strays, other.strays.count)
+        self.strays.refill(both, self.strays.count + other.strays.count)
 
     # ---------------------------------------------------------------- watched events
 
@@ -337,7 +377,7 @@ class Shards(dict[Hashable, Shard]):
     def changing(self, tree: SummaryTree) -> bool:
         """Whether the latest events are spread otherwise than all that the tree has learnt; no, if drift is ignored."""
         follows = self.settings.follows and tree.n_events > 0
-        return follows and drifted(tree, self.latest(), self.latest_weights())
+        return follows and drifted(tree, self.latest(), self._represented())
 
     # ---------------------------------------------------------------- trees
 
@@ -359,15 +399,15 @@ class Shards(dict[Hashable, Shard]):
 
     def merged(self) -> Shard:
         """Merge all shards into a new one, with the latest watched events of each."""
-        share = WINDOW_EVENTS // max(1, len(self))
-        parts = [part.watch.latest(share)[:, : self.n_features] for part in self.values()]
-        weights = [part.watched_weights(share, self.settings.half_life) for part in self.values()]
-        age = np.concatenate([np.arange(len(part), 0, -1) for part in parts])
-        newest_last = np.argsort(-age, kind="stable")
         n_seen, watch = sum(part.n_seen for part in self.values()), Watch(self.n_features)
-        watch.count = max(0, Watch.due(n_seen) - len(age))
-        rows, weight = np.concatenate(parts)[newest_last], np.concatenate(weights)[newest_last]
-        watch.see(rows, 0, weight, at=n_seen - len(rows))
+        if self:
+            weights = [part.watched_weights(WINDOW_EVENTS, self.settings.half_life) for part in self.values()]
+            parts = [part.watch.kept() for part in self.values()]
+            parts = [
+                part._replace(rows=part.rows[:, : self.n_features], weight=weight)
+                for part, weight in zip(parts, weights, strict=True)
+            ]
+            watch.refill(in_order(parts), Watch.due(n_seen))
         return Shard(self.merged_tree(), watch, n_seen)
 
     def tree_of(self, key: Hashable) -> SummaryTree:
@@ -395,7 +435,12 @@ class Shards(dict[Hashable, Shard]):
         tree = self.merged_tree()
         if not self.changing(tree):
             return tree, False
-        return as_of_now(tree, self.latest(), self.latest_weights()), True
+        return as_of_now(tree, self.latest(), self._represented()), True
+
+    def _represented(self) -> Floats:
+        """Weight of the events that each of `latest()` stands for: itself or, later, all of its block."""
+        held = np.concatenate([part.watch.stands_for() for part in self.values()])
+        return np.asarray(self.latest_weights() * held)
 
 
 def empty_tree(

@@ -17,7 +17,7 @@ BLOCK_EVENTS = 8
 WINDOW_EVENTS = 4096
 """Number of watched events kept; a whole number of blocks."""
 
-Kept = TypeVar("Kept", Floats, Ints)
+Array = TypeVar("Array", Floats, Ints)
 
 
 def watched_in(blocks: Ints) -> Ints:
@@ -44,6 +44,55 @@ def chosen_of(first: int, n: int, window: int = WINDOW_EVENTS) -> Ints:
     return np.concatenate([np.arange(early), late]) if early else late
 
 
+class KeptEvents(NamedTuple):
+    """Events of a ring with their weights and numbers, the oldest first, and how many events each stands for."""
+
+    rows: Floats
+    weight: Floats
+    at: Ints
+    stands_for: Floats | None = None
+    """None: each for itself."""
+
+    def some(self, chosen: Ints | slice) -> KeptEvents:
+        """Some of them."""
+        held = None if self.stands_for is None else self.stands_for[chosen]
+        return KeptEvents(self.rows[chosen], self.weight[chosen], self.at[chosen], held)
+
+    def ranked(self, count: int) -> KeptEvents:
+        """The events, numbered by their order: the last is number `count` - 1."""
+        return self._replace(at=np.arange(count - len(self.at), count))
+
+
+def spread(at: Ints, n: int, total: int) -> Ints:
+    """Numbers of a stream's n events, where they are spread evenly over `total` events.
+
+    >>> spread(np.array([0, 1, 2, 3]), n=4, total=12)
+    array([ 2,  5,  8, 11])
+    """
+    numbers = np.floor((at + 1) * (total / max(n, 1))).astype(np.int64) - 1
+    return np.asarray(np.maximum(numbers, 0))
+
+
+def side_by_side(ours: KeptEvents, n: int, theirs: KeptEvents, n_theirs: int) -> KeptEvents:
+    """The events of two streams, of n and `n_theirs` events, as if those had run side by side, each at its own pace."""
+    total = n + n_theirs
+    return in_order(
+        [ours._replace(at=spread(ours.at, n, total)), theirs._replace(at=spread(theirs.at, n_theirs, total))]
+    )
+
+
+def in_order(parts: list[KeptEvents]) -> KeptEvents:
+    """The events of several rings in the order of their numbers."""
+    held = [part.stands_for for part in parts if part.stands_for is not None]
+    both = KeptEvents(
+        np.concatenate([part.rows for part in parts]),
+        np.concatenate([part.weight for part in parts]),
+        np.concatenate([part.at for part in parts]),
+        np.concatenate(held) if held else None,
+    )
+    return both.some(np.argsort(both.at, kind="stable"))
+
+
 class Ring:
     """The latest of some events, with their weights and numbers."""
 
@@ -62,7 +111,7 @@ class Ring:
         self.put(self.weight, np.ones(len(rows)) if weight is None else weight)
         self.put(self.at, at)
 
-    def put(self, kept: Kept, new: Kept) -> None:
+    def put(self, kept: Array, new: Array) -> None:
         """Write what is kept of each of the latest events in its place; of too many, of the last."""
         n, end = min(len(new), self.size), self.count % self.size
         later = min(n, end)
@@ -81,12 +130,27 @@ class Ring:
         """What each event that `latest` gives weighed when it came."""
         return self.last(self.weight, n)
 
-    def last(self, kept: Kept, n: int = WINDOW_EVENTS) -> Kept:
+    def last(self, kept: Array, n: int = WINDOW_EVENTS) -> Array:
         """A copy of the latest n of what is kept of each event in its place, the oldest first."""
         n, end = min(n, len(self)), self.count % self.size
         if n <= end:
             return kept[end - n : end].copy()
         return np.concatenate([kept[self.size - (n - end) :], kept[:end]])
+
+    def kept(self) -> KeptEvents:
+        """All that it holds, the oldest first."""
+        return KeptEvents(self.latest(self.size), self.weights(self.size), self.last(self.at, self.size))
+
+    def refill(self, kept: KeptEvents, count: int) -> None:
+        """Hold these events instead, the oldest first, as the latest of `count`."""
+        self.count = count
+        self.put(self.rows, kept.rows)
+        self.put(self.weight, kept.weight)
+        self.put(self.at, kept.at)
+
+    def spread(self, n: int, total: int) -> None:
+        """Number the events of a stream of n events as if they were spread evenly over `total` events."""
+        self.at = spread(self.at, n, total)
 
     def widen(self, values: Floats) -> None:
         """Add features in which every event so far has the same values."""
@@ -184,10 +248,27 @@ class Watch(Ring):
         index = self.count - len(self) + np.arange(len(self))
         return np.where(index < WINDOW_EVENTS, 1.0, float(BLOCK_EVENTS))
 
-    def merge(self, other: Watch) -> None:
-        """Keep what another has watched, as the latest, and the number of both."""
-        newest = int(self.at.max())
-        self.add(other.latest(), other.weights(), np.full(len(other), newest))
+    def kept(self) -> KeptEvents:
+        """All that it holds, the oldest first."""
+        return super().kept()._replace(stands_for=self.stands_for())
+
+    def refill(self, kept: KeptEvents, count: int) -> None:
+        """Watch these events instead, as the latest of `count` watched ones; of too many, a sample.
+
+        Each place of the ring is for as many events as it is to stand for: an event is in it with the probability that
+        it stands for one of those. A hash chooses, since the events of merged streams alternate.
+        """
+        self.count = count
+        held, places = kept.stands_for, self.stands_for()
+        if held is not None and len(kept.at) and len(places):
+            ends = np.cumsum(places[::-1])
+            jitter = (splitmix64(np.arange(len(places)) + 1) >> np.uint64(11)).astype(float) / 2.0**53
+            reached = np.cumsum(held[::-1])
+            needed = (ends - places[::-1] * jitter) * min(1.0, reached[-1] / ends[-1])
+            newest = np.searchsorted(reached, needed)
+            kept = kept.some(len(held) - 1 - np.minimum(newest, len(held) - 1)[::-1])
+        super().refill(kept, count if len(kept.at) else 0)
+        self._kept = self._sums = None
 
     def renumber(self, at: int) -> None:
         """Number the events anew: the last is number `at` of another stream."""

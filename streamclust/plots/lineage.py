@@ -14,7 +14,7 @@ from streamclust.plots.river import OTHERS, River, entering, leaving, river
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MARKS: dict[Kind, str] = {"born": "o", "split": "^", "merged": "v", "died": "X"}
+MARKS: dict[Kind, str] = {"born": "o", "returned": ">", "split": "^", "merged": "v", "died": "X"}
 """How a change is marked."""
 MIN_LABELLED_SHARE = 0.03
 """Smallest share of a band that is labelled with its id."""
@@ -24,8 +24,8 @@ def plot_lineage(lineage: Lineage, ax: Axes | None = None, **style: Any) -> Axes
     """The clusters of a stream as bands: how wide each was when, where it came from and what became of it.
 
     The height of a band is its share of the events around then. Marks show births, splits, merges and deaths, an end
-    where the band was last to be seen; a line ties a band to the one it split from or merged into. Keywords go to the
-    bands.
+    where the band was last to be seen; a line ties a band to the one it split from or merged into. A cluster that
+    returns goes on in the colour that it had before the gap. Keywords go to the bands.
     """
     bands = river(lineage)
     ax = ax or new_axes(height=5)

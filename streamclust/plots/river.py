@@ -91,7 +91,7 @@ def order(changes: list[Change], ids: set[int]) -> list[int]:
     heir = {i: next(iter(c.children)) for c in changes if c.kind == "merged" for i in leaving(c)}
     placed = sorted(ids - {i for change in changes for i in entering(change)})
     for change in changes:
-        for i in sorted(entering(change) & ids):
+        for i in sorted(entering(change) & ids - set(placed)):  # one that returns has its band
             beside = next(iter(change.parents), heir.get(i))
             placed.insert(placed.index(beside) + 1 if beside in placed else len(placed), i)
     return placed

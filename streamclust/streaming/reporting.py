@@ -262,7 +262,7 @@ class Reporting(SharedModel):
 
     @property
     def events(self) -> list[Change]:
-        """What happened to the clusters: born, died, split, merged; the latest 10,000."""
+        """What happened to the clusters: born, died, returned, split, merged; the latest 10,000."""
         return list(self._intake.engine.lineage)
 
     @property

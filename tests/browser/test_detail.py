@@ -150,7 +150,7 @@ def test_it_tells_what_the_api_tells(visit, told):  # noqa: F811
     assert np.allclose(data["y"], detail["history"]["share"])
     kinds = [change["kind"] for change in detail["lifecycle"]]
     lines = page.locator("#detail-changes li").all_inner_texts()
-    assert [re.search("born|died|split|merged", line)[0] for line in lines] == kinds[::-1]
+    assert [re.search("born|died|returned|split|merged", line)[0] for line in lines] == kinds[::-1]
     expect(page.locator("#detail-recent tbody tr")).to_have_count(5)
     assert page.evaluate(UNNAMED) == []
 

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from streamclust.engine import Engine, EngineSettings, schedule
 from streamclust.engine.births import newborn
-from streamclust.engine.looking import NEVER
+from streamclust.engine.new_features import NEVER
 from streamclust.engine.present import WithStrays, as_of_now, drifted, evidence
 from streamclust.engine.shards import Shard
-from streamclust.engine.watch import BLOCK_EVENTS, WINDOW_EVENTS, Watch, watched_in
+from streamclust.engine.watch import BLOCK_EVENTS, WINDOW_EVENTS, Watch, side_by_side, watched_in
 from streamclust.refit.dp_means.online import lead
 from streamclust.tree import SummaryTree
 from streamclust_connectors.synthetic import SyntheticMixture
@@ -44,9 +44,9 @@ def test_two_watches_become_one():
     first, second = Watch(1), Watch(1)
     first.see(np.zeros((10, 1)), 0, np.full(10, 2.0))
     second.see(np.ones((4, 1)), 0)
-    first.merge(second)
-    np.testing.assert_array_equal(first.latest(6)[:, 0], [0, 0, 1, 1, 1, 1])
-    np.testing.assert_array_equal(first.weights(6), [2, 2, 1, 1, 1, 1])
+    first.refill(side_by_side(first.kept(), 10, second.kept(), 4), Watch.due(14))
+    np.testing.assert_array_equal(first.latest()[:, 0], [0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1])
+    np.testing.assert_array_equal(first.weights(), np.where(first.latest()[:, 0], 1, 2))
 
 
 # ---------------------------------------------------------------- the present

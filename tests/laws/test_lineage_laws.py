@@ -12,7 +12,7 @@ WEIGHTS = st.sampled_from([0.0, 0.0, 1.0, 2.0, 5.0, 40.0])
 
 @st.composite
 def histories(draw):
-    """Tables of shared weight, each with as many old clusters as the one before had new ones, and who retires."""
+    """Tables of shared weight, with as many old clusters as the one before had new ones; who retires or returns."""
     tables = []
     k = draw(st.integers(1, 5))
     for _ in range(draw(st.integers(1, 6))):
@@ -30,18 +30,23 @@ def test_the_log_tells_every_change_of_the_ids_once(history):
     shown, ever, told = set(ids), set(ids), len(lineage)
     for at, (shared, extra, retiring) in enumerate(history, start=1):
         ids = lineage.follow(at, at, ids, shared.sum(axis=1), shared.sum(axis=0) + extra, shared)
-        if retiring >= 0 and ids[retiring] not in lineage.retired:
+        if retiring >= 0 and ids[retiring] in lineage.retired:
+            lineage.resume(at, at, ids[retiring], 1.0)
+        elif retiring >= 0:
             lineage.retire(at, at, ids[retiring], 1.0)
         assert len(set(ids)) == len(ids)
         for change in list(lineage)[told:]:
             left, came = set(change.parents), set(change.children)
             assert left <= shown
-            assert not (came - left) & ever  # a new id is never an old one
+            if change.kind == "returned":
+                assert came <= ever - shown
+                assert change.away >= 0
+            else:
+                assert not (came - left) & ever  # a new id is never an old one
             shown = (shown - left) | came
             ever |= came
         told = len(lineage)
-        ever |= set(ids)
-        assert shown == set(ids) - lineage.retired
+        assert shown == set(ids) - lineage.retired.keys()
 
 
 @given(histories())

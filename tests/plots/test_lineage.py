@@ -48,6 +48,18 @@ def test_the_river_has_each_cluster_s_share_before_and_after_every_change(story)
     assert [shares(bands, i, 5000) for i in (0, 1, 2)] == [1.0, 0.0, 0.0]
 
 
+def test_a_cluster_that_returns_has_one_band_with_a_gap(story):
+    story.history.add(5500, {0: 8.0})
+    story.resume(6000, 5, 2, 1.0)
+    story.history.add(6000, {0: 4.0, 2: 4.0})
+    bands = river(story)
+    assert bands.ids.tolist() == [0, 1, 2]
+    assert [shares(bands, 2, at) for at in (4000, 5000, 6000)] == [0.5, 0.0, 0.5]
+    drawn = {c.get_label(): c for c in plot_lineage(story, ax=Figure().add_subplot()).collections}
+    assert [x for x, _ in drawn["returned"].get_offsets().tolist()] == [6000]
+    assert len(drawn["2"].get_paths()) == 2
+
+
 def test_kin_lie_beside_each_other(story):
     assert river(story).ids.tolist() == [0, 1, 2]
     lineage = Lineage()

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from streamclust import __version__
 from streamclust.hierarchy import MethodName
+from streamclust.lineage import Kind
 from streamclust.streaming import Cluster, Model, StreamClusterer
 from streamclust.summaries import Moments
 from streamclust_connectors.http import bodies, detail
@@ -150,7 +151,7 @@ class Backend:
         counts = self.journal.counts
         if not isinstance(learner, StreamClusterer):
             counts = Counter(change.kind for change in learner.events)
-        return Counter({kind: counts[kind] for kind in ("born", "died", "split", "merged")})
+        return Counter({kind: counts[kind] for kind in get_args(Kind)})
 
     @property
     def checkpoint_age(self) -> float | None:

@@ -49,7 +49,9 @@ class ServiceCollector(Collector):
             value=self._learner.n_failed_refits,
         )
         kinds = CounterMetricFamily(
-            PREFIX + "lifecycle_events", "Clusters or features born, died, split and merged.", labels=["kind"]
+            PREFIX + "lifecycle_events",
+            "Clusters or features born, died, returned, split and merged.",
+            labels=["kind"],
         )
         for kind, n in backend.lifecycle_counts().items():
             kinds.add_metric([kind], n)

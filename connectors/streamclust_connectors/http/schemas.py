@@ -109,12 +109,14 @@ class Event(BaseModel):
     """Lifecycle event: `parents` became `children`; each is an id and its weight at that time."""
 
     seq: int
-    kind: Literal["born", "died", "split", "merged"]
+    kind: Literal["born", "died", "returned", "split", "merged"]
     at: int
     """Number of events learnt when it happened."""
     version: int
     parents: list[tuple[int, float]]
     children: list[tuple[int, float]]
+    away: int | None = None
+    """Number of events for which a cluster that returned was away; null for other kinds."""
 
 
 class Events(BaseModel):

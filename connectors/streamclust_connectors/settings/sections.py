@@ -199,7 +199,7 @@ class OutputSection(Section):
     assignments: Topic = True
     """Cluster, probability and novelty of each event. Name of the topic, or true for <topic>.assignments."""
     lifecycle: Topic = True
-    """Lifecycle events: clusters born, split, merged, died."""
+    """Lifecycle events: clusters born, split, merged, died, returned."""
     snapshots: Topic = True
     """Snapshots of the hierarchy."""
     dlq: Topic = True

@@ -5,8 +5,8 @@ import { address, compact, element, local } from "./format.js";
 
 const LISTED = 100;
 const NARROW = 0.03; // a share too small to write an id beside
-const SYMBOLS = { born: "circle", split: "triangle-up", merged: "triangle-down", died: "x" };
-const SIGNS = { born: "●", split: "▲", merged: "▼", died: "✕" };
+const SYMBOLS = { born: "circle", returned: "triangle-right", split: "triangle-up", merged: "triangle-down", died: "x" };
+const SIGNS = { born: "●", returned: "▶", split: "▲", merged: "▼", died: "✕" };
 
 let river = null;
 
@@ -84,9 +84,12 @@ function place(change, history, order) {
   return { change, at, y: Math.min(0.98, shares.slice(0, own).reduce((a, b) => a + b, 0) + (shares[own] ?? 0) / 2) };
 }
 
-export function sentence({ kind, parents, children }) {
-  const [before, after] = [parents, children].map((side) => side.map(([id]) => id).join(", "));
-  return `${kind} ${before}${before && after ? " → " : ""}${after}`;
+/** How long a cluster that returned was away. */
+const pause = ({ away }) => (away == null ? "" : ` after ${compact(away)} events`);
+
+export function sentence(change) {
+  const [before, after] = [change.parents, change.children].map((side) => side.map(([id]) => id).join(", "));
+  return `${change.kind} ${before}${before && after ? " → " : ""}${after}${pause(change)}`;
 }
 
 export function listChanges(list, changes) {
@@ -100,7 +103,8 @@ export function listChanges(list, changes) {
 }
 
 /** The sentence with a link to each cluster. */
-function linkedSentence({ kind, parents, children }) {
+function linkedSentence(change) {
+  const { kind, parents, children } = change;
   const links = (side) => side.flatMap(([id], i) => [i ? ", " : "", element("a", { href: address(id) }, String(id))]);
-  return [`${kind} `, ...links(parents), parents.length && children.length ? " → " : "", ...links(children)];
+  return [`${kind} `, ...links(parents), parents.length && children.length ? " → " : "", ...links(children), pause(change)];
 }

@@ -1,0 +1,73 @@
+"""Components set aside: a refit of the latest events does not see them, so they stay as they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from streamclust._kernels.types import Bools, Floats, Ints
+from streamclust.engine.births import MIN_BIRTH_EVENTS
+from streamclust.engine.model import NOWHERE, Model, hidden_components
+from streamclust.moments import Moments
+from streamclust.tree import SummaryTree
+
+MAX_RETIRED_COMPONENTS = 256
+"""Number of components of retired clusters kept, the heaviest: what may return against the cost of a look."""
+
+
+@dataclass(frozen=True, eq=False)
+class SetAside:
+    """Components of a model that a refit leaves as they are, each with the weight it gets beside what is found."""
+
+    component: Ints
+    weight: Floats
+    retired: Bools
+    """Which belong to retired clusters; these come last."""
+
+    def __len__(self) -> int:
+        return len(self.component)
+
+    def moments(self, model: Model) -> Moments:
+        """The components, with their new weights."""
+        rows = model.current.clusters[self.component]
+        return rows.scale(self.weight / np.maximum(rows.weight, np.finfo(float).tiny))
+
+    def some(self, kept: Ints) -> SetAside:
+        """Some of them."""
+        return SetAside(self.component[kept], self.weight[kept], self.retired[kept])
+
+
+NOTHING_ASIDE = SetAside(NOWHERE, np.zeros(0), np.zeros(0, dtype=bool))
+
+
+def set_aside(model: Model, rare: Ints, tree: SummaryTree, each: float) -> SetAside:
+    """Rare components of clusters on show, and those of retired clusters that a tree of all events still knows.
+
+    A rare component keeps its share. A retired one has the weight that the tree has of it; it is forgotten if that is
+    less than the weight of a birth, of events that weigh `each`.
+    """
+    hidden = hidden_components(model)
+    clusters = model.current.clusters
+    rare = np.setdiff1d(rare, hidden)
+    shown = clusters.weight.sum() - clusters.weight[rare].sum() - clusters.weight[hidden].sum()
+    hidden, known = remembered(model, tree, each)
+    rest = max(tree.weight - known.sum(), np.finfo(float).tiny)
+    return SetAside(
+        np.concatenate([rare, hidden]),
+        np.concatenate([clusters.weight[rare] * rest / shown, known]),
+        np.repeat([False, True], [len(rare), len(hidden)]),
+    )
+
+
+def remembered(model: Model, tree: SummaryTree, each: float) -> tuple[Ints, Floats]:
+    """The components of retired clusters that a tree of all events still knows, and the weight it has of them."""
+    hidden = hidden_components(model)
+    if not len(hidden):
+        return hidden, np.zeros(0)
+    points, weight = tree.sample()
+    cell = model.everyone.see(points).cell
+    known = np.asarray(np.bincount(cell, weight, model.result.n_clusters + 1)[hidden], dtype=float)
+    heaviest = np.argsort(-known, kind="stable")[:MAX_RETIRED_COMPONENTS]
+    lasting = np.sort(heaviest[known[heaviest] >= MIN_BIRTH_EVENTS * each])
+    return hidden[lasting], known[lasting]
