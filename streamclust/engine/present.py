@@ -6,6 +6,7 @@ import numpy as np
 
 from streamclust._kernels.types import Floats
 from streamclust.engine.model import Model
+from streamclust.families.outlying import outlying
 from streamclust.late import chdtrc
 from streamclust.moments import Moments
 from streamclust.refit.summary import weighty_sample
@@ -71,8 +72,9 @@ class WithStrays:
                 np.concatenate([weight[~outside], share]),
             )
             outside = np.arange(len(points)) >= len(points) - len(strays)
-        self._sample = points, weight
-        self._outside = outside
+        kept = ~outlying(points)
+        self._sample = points[kept], weight[kept]
+        self._outside = outside[kept]
 
     @property
     def n_features(self) -> int:

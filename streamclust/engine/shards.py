@@ -384,6 +384,7 @@ class Shards(dict[Hashable, Shard]):
             self.n_features, family_named(s.family).scatter, None, leaf_size=s.leaf_size, seed=s.seed
         )
         tree.insert(rows, weight)
+        tree = tree.without_outliers()
         return tree.reweighted(np.full(len(tree.leaves()), self.weight / tree.weight), worth=kish(weight))
 
     def present_tree(self) -> SummaryTree:
@@ -392,7 +393,7 @@ class Shards(dict[Hashable, Shard]):
 
     def present(self) -> tuple[SummaryTree, bool]:
         """That tree, and whether the stream has drifted."""
-        tree = self.merged_tree()
+        tree = self.merged_tree().without_outliers()
         if not self.changing(tree):
             return tree, False
         return as_of_now(tree, self.latest(), self.latest_weights()), True

@@ -27,6 +27,7 @@ from streamclust.families.gaussian_simple import (
     SphericalGaussian,
 )
 from streamclust.families.linalg import cholesky, log_determinant, whitener
+from streamclust.families.outlying import near_variance
 from streamclust.families.priors import MIN_MAGNITUDE, RELATIVE_RESOLUTION, read
 from streamclust.families.resolution import blur_of
 from streamclust.moments import Moments
@@ -251,11 +252,12 @@ class PriorLearner:
 
 
 def spread(total: Moments, points: Floats, weight: Floats) -> Floats:
-    """(D,): the variance of each feature; a feature that has but one value is given a small one."""
+    """(D,): the variance of each feature, but of far values; a feature that has but one value is given a small one."""
     if total.kind in ("full", "diagonal"):
         variance = total.to("diagonal").covariance[0]
     else:
         variance = Moments.of_points(points, weight, kind="diagonal").covariance[0]
+    variance = near_variance(points, weight, variance)
     size = np.abs(total.mean[0])
     flat = variance <= np.maximum(RELATIVE_RESOLUTION * size, MIN_MAGNITUDE) ** 2
     return np.asarray(

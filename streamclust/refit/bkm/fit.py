@@ -16,6 +16,7 @@ from streamclust._kernels.types import Floats, Ints
 from streamclust.families import AnyFamily, FamilyLike, Mixture, Rule, Summary, Uninformative, scoring
 from streamclust.families import family as family_named
 from streamclust.families.learners import AnyLearner, learner_of
+from streamclust.families.outlying import outlying
 from streamclust.families.priors import spread_indices
 from streamclust.families.resolution import n_independent_rows
 from streamclust.moments import Moments, Scatter
@@ -287,6 +288,7 @@ def point_steps(
     rows = Moments.rows_of_points(points, weight)
     if not rows.weight.sum() > 0:
         raise ValueError("every point has weight 0: there is nothing to cluster")
+    rows = without_outliers(rows, family_named(family).scatter)
     data = WeightedPoints(rows, family_named(family).scatter)
     family, mixture, learner = prepared(family, mixture, data, prior, search)
     rng = np.random.default_rng(rng)
@@ -296,6 +298,16 @@ def point_steps(
     else:
         state = yield from search_points(problem, rng, search)
     yield published("points", state, state.labels, state.clusters)
+
+
+def without_outliers(rows: Moments, kind: Scatter) -> Moments:
+    """Points, of which outliers weigh nothing: they get the label of the cheapest cluster, and decide none."""
+    weighty = np.flatnonzero(rows.weight > 0)
+    if kind == "none" or not (found := outlying(rows.mean[weighty])).any():
+        return rows
+    weight = rows.weight.copy()
+    weight[weighty[found]] = 0.0
+    return Moments(weight, rows.mean, rows.scatter, rows.kind)
 
 
 def search_points(problem: Problem, rng: np.random.Generator, search: Search) -> Steps:

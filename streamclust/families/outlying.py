@@ -1,0 +1,102 @@
+"""Values far from all others: they tell nothing of how the others vary, and must not decide a feature's scale.
+
+Of one value in a million that is a billion deviations off, nearly all of the variance comes. A scale of half of the
+values does not see it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamclust._kernels.types import Bools, Floats
+
+FAR_DEVIATIONS = 1e4
+"""A value so many robust deviations from the middle is far. Nearer ones widen the deviation of a thousand values by 300 at
+most, which a feature's resolution (1e-4 deviations) bears."""
+NORMAL_SHORTEST_HALF = 1.349
+"""Length of the shortest interval that holds half of a normal distribution, in its deviations."""
+MIN_ROWS = 32
+"""Of fewer rows none is called far: half of them tell too little of a scale."""
+MIN_GROUP_ROWS = 5
+"""So many far values, none of them far from the next, are a group that may be a cluster; fewer are outliers."""
+
+
+def middle_and_unit(values: Floats) -> tuple[float, float]:
+    """Middle of the shortest interval that holds half of the sorted values, and the deviation it would be of.
+
+    Where half of the values are equal: that value, and the median distance of the others from it; 0 if there are none.
+
+    >>> middle_and_unit(np.array([0.0, 1.0, 2.0, 3.0, 1e9]))[0]
+    1.0
+    >>> middle_and_unit(np.array([0.0, 0.0, 0.0, 1.0, 2.0, 3.0]))
+    (0.0, 2.0)
+    """
+    half = (len(values) + 1) // 2
+    width = values[half - 1 :] - values[: len(values) - half + 1]
+    start = int(np.argmin(width))
+    if width[start] > 0.0:
+        return float(values[start] / 2 + values[start + half - 1] / 2), float(width[start]) / NORMAL_SHORTEST_HALF
+    middle = float(values[start])
+    others = np.abs(values[values != middle] - middle)
+    return middle, float(np.median(others)) if len(others) else 0.0
+
+
+def far_values(points: Floats) -> Bools:
+    """(n, D): which values lie FAR_DEVIATIONS from the middle of their feature; missing ones (NaN) do not.
+
+    >>> x = np.random.default_rng(0).normal(size=(100, 2))
+    >>> x[3, 1] = 1e9
+    >>> np.argwhere(far_values(x))
+    array([[3, 1]])
+    """
+    found = np.zeros(points.shape, dtype=bool)
+    if len(points) < MIN_ROWS:
+        return found
+    for j in range(points.shape[1]):
+        column = points[:, j]
+        known = column[~np.isnan(column)]
+        if len(known) < MIN_ROWS:
+            continue
+        middle, unit = middle_and_unit(np.sort(known))
+        if unit > 0.0:
+            np.greater(np.abs(column - middle), FAR_DEVIATIONS * unit, out=found[:, j])
+    return found
+
+
+def outlying(points: Floats) -> Bools:
+    """(n,): which rows have a far value, and too few others near it to be a cluster.
+
+    >>> x = np.random.default_rng(0).normal(size=(100, 1))
+    >>> x[:3] += 1e9
+    >>> x[3:13] -= 1e9
+    >>> np.flatnonzero(outlying(x))
+    array([0, 1, 2])
+    """
+    far = far_values(points)
+    found = np.zeros(len(points), dtype=bool)
+    for j in np.flatnonzero(far.any(axis=0)):
+        rows = np.flatnonzero(far[:, j])
+        column = points[:, j]
+        reach = FAR_DEVIATIONS * middle_and_unit(np.sort(column[~np.isnan(column)]))[1]
+        rows = rows[np.argsort(column[rows], kind="stable")]
+        group = np.cumsum(np.append(0, np.diff(column[rows]) > reach))
+        found[rows[np.bincount(group)[group] < MIN_GROUP_ROWS]] = True
+    return found
+
+
+def near_variance(points: Floats, weight: Floats, variance: Floats) -> Floats:
+    """(D,): a given variance of each feature or, where some values are far, that of the others.
+
+    >>> x = np.append(np.random.default_rng(0).normal(size=99), 1e9)[:, None]
+    >>> bool(near_variance(x, np.ones(100), x.var(axis=0)) < 2.0)
+    True
+    """
+    far = far_values(points)
+    found = np.array(variance, dtype=float)
+    for j in np.flatnonzero(far.any(axis=0)):
+        x, w = points[~far[:, j], j], weight[~far[:, j]]
+        if w.sum() > 0:
+            gaps = x - x[0]
+            gaps = gaps - w @ gaps / w.sum()
+            found[j] = w @ gaps**2 / w.sum()
+    return found
