@@ -6,7 +6,7 @@ import numpy as np
 
 from streamclust._kernels.types import Floats
 from streamclust.engine.model import Model
-from streamclust.families.outlying import outlying
+from streamclust.outliers import outlying
 from streamclust.late import chdtrc
 from streamclust.moments import Moments
 from streamclust.refit.summary import weighty_sample

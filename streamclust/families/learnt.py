@@ -27,7 +27,7 @@ from streamclust.families.gaussian_simple import (
     SphericalGaussian,
 )
 from streamclust.families.linalg import cholesky, log_determinant, whitener
-from streamclust.families.outlying import near_variance
+from streamclust.outliers import near_variance
 from streamclust.families.priors import MIN_MAGNITUDE, RELATIVE_RESOLUTION, read
 from streamclust.families.resolution import blur_of
 from streamclust.moments import Moments

@@ -7,7 +7,7 @@ import numpy as np
 from streamclust._kernels.moments import group_rows
 from streamclust._kernels.tree.arrays import Tree, empty_leaf, sample_masses
 from streamclust._kernels.types import Bools, Ints
-from streamclust.families.outlying import outlying
+from streamclust.outliers import outlying
 from streamclust.tree.units import near_leaves
 
 

@@ -9,13 +9,17 @@ import numpy as np
 
 from streamclust._kernels.tree.arrays import DEEP, EVENTS, FREE_SLOTS, Tree
 from streamclust._kernels.tree.learn import UNLIMITED, insert_events
-from streamclust._kernels.types import Bools, Floats
-from streamclust.families.outlying import FAR_DEVIATIONS, MIN_ROWS, far_values, middle_and_unit
+from streamclust._kernels.types import Bools, Floats, Ints
+from streamclust.outliers import FAR_DEVIATIONS, far_reach, middle_and_unit
 from streamclust.tree import storage
 from streamclust.tree.balance import rebalance
 
 LAST_REGROWTH_EVENTS = 1024
 """Event count after which a change of deviations no longer rebuilds the tree: changes are small, and swaps suffice."""
+MIN_ORIGIN_EVENTS = 4
+"""Number of events from which a tree may choose another origin than its first event."""
+MAX_ORIGIN_DEVIATIONS = 1e8
+"""An origin farther than this from the middle of the events, in robust deviations, leaves their means few digits."""
 MIN_DEVIATION = 1e-140
 """Smaller deviations count as 0: their squares would underflow."""
 
@@ -38,15 +42,18 @@ def rescaled(tree: Tree, limit: int, principal: bool) -> Tree:
 
 
 def sound_origin(tree: Tree) -> Floats:
-    """The tree's origin or, if that is far from most events, an event that is not: means would have no digits left."""
+    """The tree's origin or, if that is so far from most events that their means would have few digits, one of those."""
     points = sampled(tree, tree.node >= 0)
-    far = far_values(np.vstack([tree.origin, points])).any(axis=1)
-    if not far[0] or far[1:].all():
+    if len(points) < MIN_ORIGIN_EVENTS:
         return tree.origin
-    return np.asarray(points[np.argmin(far[1:])])
+    middle, unit = np.array([middle_and_unit(np.sort(column)) for column in points.T]).T
+    if not np.any((np.abs(tree.origin - middle) > MAX_ORIGIN_DEVIATIONS * unit) & (unit > 0.0)):
+        return tree.origin
+    gaps = np.abs(points - middle) / np.where(unit > 0.0, unit, 1.0)
+    return np.asarray(points[np.argmin(gaps.max(axis=1))])
 
 
-def sampled(tree: Tree, slots: Bools | slice) -> Floats:
+def sampled(tree: Tree, slots: Bools | Ints | slice) -> Floats:
     """The sampled events of the leaves in these slots."""
     held = np.arange(tree.key.shape[1]) < tree.count[slots][:, None]
     return np.asarray(tree.points[slots][held])
@@ -103,18 +110,16 @@ def inverse_deviations(tree: Tree, slots: Bools | slice) -> Floats:
     return np.where(deviation > MIN_DEVIATION, 1.0 / np.maximum(deviation, MIN_DEVIATION), 0.0)
 
 
-def near_leaves(tree: Tree, slots: Bools | slice) -> Bools:
+def near_leaves(tree: Tree, slots: Bools | Ints | slice) -> Bools:
     """(leaves, D): which leaves hold no value far from the middle of a feature; all, where none would be left."""
     points = sampled(tree, slots)
     near = np.ones(tree.mean[slots].shape, dtype=bool)
-    if len(points) < MIN_ROWS:
-        return near
     for j in range(points.shape[1]):
-        middle, unit = middle_and_unit(np.sort(points[:, j]))
-        reach = FAR_DEVIATIONS * unit
-        held = (tree.lo[slots][:, j] >= middle - reach) & (tree.hi[slots][:, j] <= middle + reach)
-        if unit > 0.0 and tree.weight[slots][held].sum() > 0.0:
-            near[:, j] = held
+        if limits := far_reach(points[:, j]):
+            middle, reach = limits
+            held = (tree.lo[slots][:, j] >= middle - reach) & (tree.hi[slots][:, j] <= middle + reach)
+            if tree.weight[slots][held].sum() > 0.0:
+                near[:, j] = held
     return near
 
 

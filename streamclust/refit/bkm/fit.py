@@ -16,7 +16,7 @@ from streamclust._kernels.types import Floats, Ints
 from streamclust.families import AnyFamily, FamilyLike, Mixture, Rule, Summary, Uninformative, scoring
 from streamclust.families import family as family_named
 from streamclust.families.learners import AnyLearner, learner_of
-from streamclust.families.outlying import outlying
+from streamclust.outliers import outlying
 from streamclust.families.priors import spread_indices
 from streamclust.families.resolution import n_independent_rows
 from streamclust.moments import Moments, Scatter

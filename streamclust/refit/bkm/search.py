@@ -14,7 +14,7 @@ import numpy as np
 from streamclust._kernels.refit.bkm import choose, seed_centres
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.blas import product
-from streamclust.families.outlying import near_variance
+from streamclust.outliers import near_variance
 from streamclust.moments import Moments
 from streamclust.refit.bkm.collapsed import locked, unlock
 from streamclust.refit.bkm.exchange import exchange

@@ -10,9 +10,11 @@ import numpy as np
 
 from streamclust._kernels.types import Bools, Floats
 
-FAR_DEVIATIONS = 1e4
-"""A value so many robust deviations from the middle is far. Nearer ones widen the deviation of a thousand values by 300 at
-most, which a feature's resolution (1e-4 deviations) bears."""
+FAR_DEVIATIONS = 1e3
+"""A value so many robust deviations from the middle of its feature is far. Fewer would take the tails of skew features for
+outliers; more would let one value in a thousand widen the deviation by more than clusters lie apart."""
+MAX_FAR_SHARE = 0.125
+"""Where a larger share of the values is far, the feature varies at two scales, and none of them is an outlier."""
 NORMAL_SHORTEST_HALF = 1.349
 """Length of the shortest interval that holds half of a normal distribution, in its deviations."""
 MIN_ROWS = 32
@@ -41,8 +43,19 @@ def middle_and_unit(values: Floats) -> tuple[float, float]:
     return middle, float(np.median(others)) if len(others) else 0.0
 
 
+def far_reach(values: Floats) -> tuple[float, float] | None:
+    """Middle of a feature, and the distance from it beyond which values are far; None where none is, or too many are."""
+    known = np.sort(values[~np.isnan(values)])
+    if len(known) < MIN_ROWS:
+        return None
+    middle, unit = middle_and_unit(known)
+    reach = FAR_DEVIATIONS * unit
+    far = len(known) - np.searchsorted(known, middle + reach, "right") + np.searchsorted(known, middle - reach)
+    return (middle, reach) if unit > 0.0 and 0 < far <= MAX_FAR_SHARE * len(known) else None
+
+
 def far_values(points: Floats) -> Bools:
-    """(n, D): which values lie FAR_DEVIATIONS from the middle of their feature; missing ones (NaN) do not.
+    """(n, D): which values are far; missing ones (NaN) are not.
 
     >>> x = np.random.default_rng(0).normal(size=(100, 2))
     >>> x[3, 1] = 1e9
@@ -50,37 +63,28 @@ def far_values(points: Floats) -> Bools:
     array([[3, 1]])
     """
     found = np.zeros(points.shape, dtype=bool)
-    if len(points) < MIN_ROWS:
-        return found
     for j in range(points.shape[1]):
-        column = points[:, j]
-        known = column[~np.isnan(column)]
-        if len(known) < MIN_ROWS:
-            continue
-        middle, unit = middle_and_unit(np.sort(known))
-        if unit > 0.0:
-            np.greater(np.abs(column - middle), FAR_DEVIATIONS * unit, out=found[:, j])
+        if limits := far_reach(points[:, j]):
+            found[:, j] = np.abs(points[:, j] - limits[0]) > limits[1]
     return found
 
 
 def outlying(points: Floats) -> Bools:
     """(n,): which rows have a far value, and too few others near it to be a cluster.
 
-    >>> x = np.random.default_rng(0).normal(size=(100, 1))
+    >>> x = np.random.default_rng(0).normal(size=(200, 1))
     >>> x[:3] += 1e9
     >>> x[3:13] -= 1e9
     >>> np.flatnonzero(outlying(x))
     array([0, 1, 2])
     """
-    far = far_values(points)
     found = np.zeros(len(points), dtype=bool)
-    for j in np.flatnonzero(far.any(axis=0)):
-        rows = np.flatnonzero(far[:, j])
-        column = points[:, j]
-        reach = FAR_DEVIATIONS * middle_and_unit(np.sort(column[~np.isnan(column)]))[1]
-        rows = rows[np.argsort(column[rows], kind="stable")]
-        group = np.cumsum(np.append(0, np.diff(column[rows]) > reach))
-        found[rows[np.bincount(group)[group] < MIN_GROUP_ROWS]] = True
+    for column in points.T:
+        if limits := far_reach(column):
+            rows = np.flatnonzero(np.abs(column - limits[0]) > limits[1])
+            rows = rows[np.argsort(column[rows], kind="stable")]
+            group = np.cumsum(np.append(0, np.diff(column[rows]) > limits[1]))
+            found[rows[np.bincount(group)[group] < MIN_GROUP_ROWS]] = True
     return found
 
 
