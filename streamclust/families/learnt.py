@@ -28,7 +28,7 @@ from streamclust.families.gaussian_simple import (
 )
 from streamclust.families.linalg import cholesky, log_determinant, whitener
 from streamclust.outliers import near_variance
-from streamclust.families.priors import MIN_MAGNITUDE, RELATIVE_RESOLUTION, read
+from streamclust.families.priors import MIN_MAGNITUDE, RELATIVE_RESOLUTION, read_weighted
 from streamclust.families.resolution import blur_of
 from streamclust.moments import Moments
 
@@ -76,8 +76,7 @@ class PriorLearner:
     @classmethod
     def of(cls, kind: type[AnyGaussian], data: Summary | Floats) -> Self:
         """From a tree, or from an array of points."""
-        total, points = read(data, kind.scatter)
-        weight = data.sample()[1] if hasattr(data, "sample") else np.ones(len(points))
+        total, points, weight = read_weighted(data, kind.scatter)
         variance = spread(total, points, weight)
         return cls(kind, total.mean[0], variance, blur_of(points, weight, variance))
 
