@@ -29,6 +29,9 @@ WHOLE_EVENTS = 2048
 LOOK_SAMPLE_EVENTS = schedule.LOOK_EVENTS // BLOCK_EVENTS
 """Number of watched events between two looks, by which a look judges."""
 
+MAX_MEDIAN_WEIGHTS = 16.0
+"""An event counts for at most so many median ones in decisions: of weights with infinite variance a quarter of the events
+then are evidence, and of exponential weights all."""
 MAX_HALF_LIVES = 64.0
 """Watched events weigh nothing after so many half-lives: beside the latest, less than a rounding error."""
 
@@ -396,7 +399,18 @@ class Shards(dict[Hashable, Shard]):
         tree = self.merged_tree().without_outliers()
         if not self.changing(tree):
             return tree, False
-        return as_of_now(tree, self.latest(), self.latest_weights()), True
+        return as_of_now(tree, self.latest(), np.minimum(self.latest_weights(), self.most_weight)), True
+
+    @property
+    def most_weight(self) -> float:
+        """The most that an event may weigh in decisions about clusters: a weighted event is one observation.
+
+        Where a few events have most of the weight, all others would be evidence of nothing. Infinite where weights
+        differ little.
+        """
+        given = np.concatenate([part.watch.weights() for part in self.values()] or [np.ones(1)])
+        most = MAX_MEDIAN_WEIGHTS * float(np.median(given))
+        return most if len(given) and given.max() > most > 0.0 else np.inf
 
 
 def empty_tree(

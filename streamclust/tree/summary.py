@@ -294,6 +294,23 @@ class SummaryTree(TreeReading):
         trim(twin._tree, slots, found)
         return twin
 
+    def capped(self, weight: float) -> SummaryTree:
+        """A tree to read, never to insert into, in which no event weighs more than that at present; or itself."""
+        slots, most = self._live_slots(), weight / self._present
+        held = np.arange(self.leaf_size) < self._tree.count[slots][:, None]
+        excess = np.where(held, np.maximum(self._tree.point_weight[slots] - most, 0.0), 0.0)
+        if not excess.any():
+            return self
+        twin = self.copy()
+        tree = twin._tree
+        tree.point_weight[slots] = np.where(excess > 0.0, most, tree.point_weight[slots])
+        # a leaf weighs at least what its sampled events do
+        least = np.where(held, tree.point_weight[slots], 0.0).sum(axis=1)
+        factor = np.maximum(tree.weight[slots] - excess.sum(axis=1), least) / tree.weight[slots]
+        for values in (tree.weight, tree.spread, tree.scatter):
+            values[slots] *= factor.reshape(-1, *[1] * (values.ndim - 1))
+        return twin
+
     def redate(self, by: float) -> None:
         """Move the clock, and all that was learnt with it, by so much time: weights stay as they are now."""
         self._tree.clock[:] += by

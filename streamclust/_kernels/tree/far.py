@@ -76,7 +76,11 @@ def open_far_leaf(tree: Tree, slot: int, raw: Floats, row: int) -> int:
         hi = tree.hi[slot, axis]
     above = raw[row, axis] > hi
     threshold = hi + 0.5 * tree.far[axis] if above else lo - 0.5 * tree.far[axis]
-    return insert_above(tree, node, axis, threshold - tree.origin[axis], above)
+    other = insert_above(tree, node, axis, threshold - tree.origin[axis], above)
+    for s in range(tree.node.size):
+        if tree.node[s] >= 0:
+            note_depth(tree, s)
+    return other
 
 
 @inlined
@@ -101,5 +105,4 @@ def insert_above(tree: Tree, node: int, axis: int, threshold: float, above: bool
     tree.child[new] = ~other
     tree.node[other] = new
     tree.gain_spread[other] = 0.0
-    note_depth(tree, other)
     return other
