@@ -72,7 +72,7 @@ class WithStrays:
                 np.concatenate([weight[~outside], share]),
             )
             outside = np.arange(len(points)) >= len(points) - len(strays)
-        kept = ~outlying(points)
+        kept = ~outlying(points, weight)
         self._sample = points[kept], weight[kept]
         self._outside = outside[kept]
 

@@ -29,9 +29,9 @@ WHOLE_EVENTS = 2048
 LOOK_SAMPLE_EVENTS = schedule.LOOK_EVENTS // BLOCK_EVENTS
 """Number of watched events between two looks, by which a look judges."""
 
-MAX_MEDIAN_WEIGHTS = 16.0
-"""An event counts for at most so many median ones in decisions: of weights with infinite variance a quarter of the events
-then are evidence, and of exponential weights all."""
+MAX_MEDIAN_WEIGHTS = 4.0
+"""An event counts for at most so many median ones in decisions: half of the events are evidence then even if weights have
+infinite variance. More would let single events look like clusters, fewer would change shapes where weights differ little."""
 MAX_HALF_LIVES = 64.0
 """Watched events weigh nothing after so many half-lives: beside the latest, less than a rounding error."""
 

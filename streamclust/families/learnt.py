@@ -27,7 +27,7 @@ from streamclust.families.gaussian_simple import (
     SphericalGaussian,
 )
 from streamclust.families.linalg import cholesky, log_determinant, whitener
-from streamclust.outliers import near_variance
+from streamclust.outliers import FAR_DEVIATIONS, near_variance
 from streamclust.families.priors import MIN_MAGNITUDE, RELATIVE_RESOLUTION, read_weighted
 from streamclust.families.resolution import blur_of
 from streamclust.moments import Moments
@@ -109,7 +109,14 @@ class PriorLearner:
         if self.kind is SphericalGaussian:
             within = within / self.n_features
         S = (within + n * self._shaped(self.blur) + self.strength * self.anchor) / (n + self.strength)
-        return self.family(FIRST_XI, FIRST_ETA_FACTOR * self.strength, S)
+        return self.family(self._first_xi(clusters, S), FIRST_ETA_FACTOR * self.strength, S)
+
+    def _first_xi(self, clusters: Moments, S: Floats) -> float:
+        """FIRST_XI or, where means lie FAR_DEVIATIONS apart, what fits them: steps of EM would not get there."""
+        variance = np.diagonal(S) if S.ndim == 2 else S
+        spread = float(((clusters.mean - self.m0) ** 2 / variance).sum())
+        fitting = len(clusters) * self.n_features / max(spread, np.finfo(float).tiny)
+        return fitting if fitting < FAR_DEVIATIONS**-2 else FIRST_XI
 
     def carried(self, family: AnyGaussian) -> AnyGaussian:
         """A start from a prior learnt from earlier data: its θ, with the mean and the blur of these data."""

@@ -102,7 +102,7 @@ def read(data: Summary | Floats, kind: Scatter) -> tuple[Moments, Floats]:
 def read_weighted(data: Summary | Floats, kind: Scatter) -> tuple[Moments, Floats, Floats]:
     """The same with the points' weights. Measurements far from all others are left out: they would decide the scale."""
     total, points, weight = _read_all(data, kind)
-    if kind != "none" and (found := outlying(points)).any():
+    if kind != "none" and (found := outlying(points, weight)).any():
         points, weight = points[~found], weight[~found]
         total = Moments.of_points(points, weight, kind=kind)
     return total, points, weight

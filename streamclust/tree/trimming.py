@@ -15,7 +15,7 @@ def outliers(tree: Tree, slots: Ints) -> Bools:
     """(leaves, leaf size): which sampled events of these leaves are outliers."""
     held = np.arange(tree.key.shape[1]) < tree.count[slots][:, None]
     found = np.zeros(held.shape, dtype=bool)
-    found[held] = outlying(tree.points[slots][held])
+    found[held] = outlying(tree.points[slots][held], sample_masses(tree, slots)[held])
     return found
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamclust._kernels.tree.arrays import DEEP, EVENTS, FREE_SLOTS, Tree
+from streamclust._kernels.tree.arrays import DEEP, EVENTS, FREE_SLOTS, Tree, sample_masses
 from streamclust._kernels.tree.learn import UNLIMITED, insert_events
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.outliers import FAR_DEVIATIONS, far_reach, middle_and_unit
@@ -43,7 +43,7 @@ def rescaled(tree: Tree, limit: int, principal: bool) -> Tree:
 
 def sound_origin(tree: Tree) -> Floats:
     """The tree's origin or, if that is so far from most events that their means would have few digits, one of those."""
-    points = sampled(tree, tree.node >= 0)
+    points, _ = sampled(tree, tree.node >= 0)
     if len(points) < MIN_ORIGIN_EVENTS:
         return tree.origin
     middle, unit = np.array([middle_and_unit(np.sort(column)) for column in points.T]).T
@@ -53,10 +53,11 @@ def sound_origin(tree: Tree) -> Floats:
     return np.asarray(points[np.argmin(gaps.max(axis=1))])
 
 
-def sampled(tree: Tree, slots: Bools | Ints | slice) -> Floats:
-    """The sampled events of the leaves in these slots."""
+def sampled(tree: Tree, slots: Bools | Ints | slice) -> tuple[Floats, Floats]:
+    """The sampled events of the leaves in these slots, and what each stands for."""
     held = np.arange(tree.key.shape[1]) < tree.count[slots][:, None]
-    return np.asarray(tree.points[slots][held])
+    mass = sample_masses(tree, np.arange(len(tree.node))[slots])
+    return np.asarray(tree.points[slots][held]), np.asarray(mass[held])
 
 
 def with_events_of(tree: Tree, source: Tree, limit: int, principal: bool) -> Tree:
@@ -112,10 +113,10 @@ def inverse_deviations(tree: Tree, slots: Bools | slice) -> Floats:
 
 def near_leaves(tree: Tree, slots: Bools | Ints | slice) -> Bools:
     """(leaves, D): which leaves hold no value far from the middle of a feature; all, where none would be left."""
-    points = sampled(tree, slots)
+    points, mass = sampled(tree, slots)
     near = np.ones(tree.mean[slots].shape, dtype=bool)
     for j in range(points.shape[1]):
-        if limits := far_reach(points[:, j]):
+        if limits := far_reach(points[:, j], mass):
             middle, reach = limits
             held = (tree.lo[slots][:, j] >= middle - reach) & (tree.hi[slots][:, j] <= middle + reach)
             if tree.weight[slots][held].sum() > 0.0:

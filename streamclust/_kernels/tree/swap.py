@@ -61,19 +61,19 @@ def merge_loss(weight: Floats, mean: Floats, inverse: Floats, a: int, b: int) ->
 def dissolve_loss(tree: Tree, slot: int, to: int) -> float:
     """The spread that dissolving a leaf into its heir adds; inf where the heir is far, and would lose its digits.
 
-    Leaves side by side that hold all their events lose nothing that a split would not bring back. A leaf far away that
-    has decayed to nothing does no harm.
+    Leaves side by side may be joined where each holds all its events, or is as wide already. A leaf far away that has
+    decayed to nothing does no harm.
     """
     loss = merge_loss(tree.weight, tree.mean, tree.inverse, slot, to)
     far = False
+    suffers = tree.parent[tree.node[slot]] != tree.parent[tree.node[to]]
     for j in range(tree.far.size):
-        far |= abs(tree.mean[slot, j] - tree.mean[to, j]) > tree.far[j]
+        if abs(tree.mean[slot, j] - tree.mean[to, j]) > tree.far[j]:
+            far = True
+            for s in (slot, to):
+                suffers |= tree.cutoff[s] < np.inf and not tree.hi[s, j] - tree.lo[s, j] > tree.far[j]
     if far and loss > tree.spread[to] * ROUNDING:
-        siblings = tree.parent[tree.node[slot]] == tree.parent[tree.node[to]]
-        whole = tree.cutoff[slot] == np.inf and tree.cutoff[to] == np.inf
-        if siblings and whole and tree.count[slot] + tree.count[to] <= tree.key.shape[1]:
-            return min(loss, tree.weight[slot] * FAR_SQUARE)
-        return np.inf
+        return np.inf if suffers else min(loss, tree.weight[slot] * FAR_SQUARE)
     return loss
 
 
