@@ -11,8 +11,8 @@ import numpy as np
 from streamclust._kernels.types import Bools, Floats
 
 FAR_DEVIATIONS = 1e3
-"""A value so many robust deviations from the middle of its feature is far. Fewer would take the tails of skew features for
-outliers; more would let one value in a thousand widen the deviation by more than clusters lie apart."""
+"""A value so many robust deviations from the middle of its feature is far. Fewer would take the tails of skew features
+for outliers; more would let one value in a thousand widen the deviation by more than clusters lie apart."""
 MAX_FAR_SHARE = 0.125
 """Where a larger share of the values is far, the feature varies at two scales, and none of them is an outlier."""
 NORMAL_SHORTEST_HALF = 1.349
@@ -50,7 +50,7 @@ def middle_and_unit(values: Floats, weight: Floats | None = None) -> tuple[float
 
 
 def far_reach(values: Floats, weight: Floats | None = None) -> tuple[float, float] | None:
-    """Middle of a feature, and the distance from it beyond which values are far; None where none is, or too many are."""
+    """Middle of a feature, and the distance beyond which values are far; None where none is, or too many are."""
     known = ~np.isnan(values)
     if weight is not None:
         known &= weight > 0

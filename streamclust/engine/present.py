@@ -6,9 +6,9 @@ import numpy as np
 
 from streamclust._kernels.types import Floats
 from streamclust.engine.model import Model
-from streamclust.outliers import outlying
 from streamclust.late import chdtrc
 from streamclust.moments import Moments
+from streamclust.outliers import outlying
 from streamclust.refit.summary import weighty_sample
 from streamclust.tree import SummaryTree
 

@@ -30,8 +30,8 @@ LOOK_SAMPLE_EVENTS = schedule.LOOK_EVENTS // BLOCK_EVENTS
 """Number of watched events between two looks, by which a look judges."""
 
 MAX_MEDIAN_WEIGHTS = 4.0
-"""An event counts for at most so many median ones in decisions: half of the events are evidence then even if weights have
-infinite variance. More would let single events look like clusters, fewer would change shapes where weights differ little."""
+"""An event counts for at most so many median ones in decisions: half of the events are evidence then even if weights
+have infinite variance. More would let single events look like clusters, fewer change shapes where weights are alike."""
 MAX_HALF_LIVES = 64.0
 """Watched events weigh nothing after so many half-lives: beside the latest, less than a rounding error."""
 

@@ -35,7 +35,7 @@ def plot_clusters(
     """Clusters over two features: each an ellipse of two deviations about its mean, in the colour of its id.
 
     ids: by default their numbers; rows of one id are the components of one cluster, whose outline is drawn.
-    events: points to draw below, in the colours of `labels`, their ids, or grey; those far from all others are left out.
+    events: points to draw below, in the colours of `labels`, their ids, or grey, but for those far from all others.
     names: of the features. Keywords go to the ellipses. Clusters of a family without a spread (multinomial,
     Bernoulli, Poisson) become a table: a row for each cluster, a column for each feature, darker where the mean is
     higher.

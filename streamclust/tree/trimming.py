@@ -42,7 +42,12 @@ def trim(tree: Tree, slots: Ints, found: Bools) -> None:
         tree.count[slot] = n
         points = tree.points[slot, :n]
         weight, mean, scatter = group_rows(
-            mass[i, mine], points - tree.origin, np.zeros((n, 0)), np.zeros(n, dtype=np.int64), 1, tree.scatter.shape[1]
+            mass[i, mine],
+            points - tree.origin,
+            np.zeros((n, 0)),
+            np.zeros(n, dtype=np.int64),
+            1,
+            tree.scatter.shape[1],
         )
         tree.weight[slot], tree.mean[slot], tree.scatter[slot] = weight[0], mean[0], scatter[0]
         gaps = (points - tree.origin - mean[0]) * tree.inverse

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamclust._kernels.tree.arrays import DEEP, EVENTS, FREE_SLOTS, Tree, sample_masses
-from streamclust._kernels.tree.learn import UNLIMITED, insert_events
+from streamclust._kernels.tree.learn import insert_events
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.outliers import FAR_DEVIATIONS, far_reach, middle_and_unit
 from streamclust.tree import storage

@@ -80,7 +80,7 @@ def test_a_group_of_five_does_no_harm():
 
 
 def test_units_do_not_matter():
-    x, label = events()
+    x, _ = events()
     x[[7, 5000], [0, 1]] = 1e9, -1e12
     for scale, shift in ((1e-6, 0.0), (1e5, 1e8)):
         y = x * scale + shift

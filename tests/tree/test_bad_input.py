@@ -502,7 +502,9 @@ def test_a_tree_saved_by_an_earlier_version_loads():
     arrays = saved()
     for name in LATER:
         del arrays[name]
-    np.testing.assert_array_equal(SummaryTree.from_arrays(arrays).total.mean, SummaryTree.from_arrays(saved()).total.mean)
+    np.testing.assert_array_equal(
+        SummaryTree.from_arrays(arrays).total.mean, SummaryTree.from_arrays(saved()).total.mean
+    )
 
 
 def test_every_missing_array_is_named():

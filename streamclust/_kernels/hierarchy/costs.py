@@ -30,7 +30,7 @@ LOG_PI = math.log(math.pi)
 LEAST_PIVOT = 1e-14
 """A pivot is at least so much of its diagonal entry: rounding can leave less, or less than nothing."""
 SMALL, LARGE = 1e-60, 1e60
-"""A product of pivots beyond these bounds is taken apart: the next pivot may be as large as a squared value times a weight."""
+"""A product of pivots beyond these bounds is taken apart: the next pivot may be a squared value times a weight."""
 
 
 @part

@@ -26,8 +26,8 @@ CLEARLY = 1.0 + 1e-9
 depends on their units, must not choose."""
 
 FAR_SQUARE = 1.0
-"""Squared distance, in deviations, that events count for where they are `far` from each other: some wild events must not
-take the leaves of all others."""
+"""Squared distance, in deviations, that events count for where they are `far` from each other: some wild events must
+not take the leaves of all others."""
 
 MAX_BETWEEN = 0.95
 """An apportioned split may explain at most this part of the scatter along its direction."""

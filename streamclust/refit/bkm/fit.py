@@ -16,10 +16,10 @@ from streamclust._kernels.types import Floats, Ints
 from streamclust.families import AnyFamily, FamilyLike, Mixture, Rule, Summary, Uninformative, scoring
 from streamclust.families import family as family_named
 from streamclust.families.learners import AnyLearner, learner_of
-from streamclust.outliers import outlying
 from streamclust.families.priors import spread_indices
 from streamclust.families.resolution import n_independent_rows
 from streamclust.moments import Moments, Scatter
+from streamclust.outliers import outlying
 from streamclust.parameters import MixtureName
 from streamclust.refit.bkm.labelling import Labelling
 from streamclust.refit.bkm.learnt_search import (

@@ -14,8 +14,8 @@ import numpy as np
 from streamclust._kernels.refit.bkm import choose, seed_centres
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.blas import product
-from streamclust.outliers import near_variance
 from streamclust.moments import Moments
+from streamclust.outliers import near_variance
 from streamclust.refit.bkm.collapsed import locked, unlock
 from streamclust.refit.bkm.exchange import exchange
 from streamclust.refit.bkm.labelling import MAX_ITERATIONS, Labelling
