@@ -115,8 +115,8 @@ class PriorLearner:
         """FIRST_XI or, where means lie FAR_DEVIATIONS apart, what fits them: steps of EM would not get there."""
         variance = np.diagonal(S) if S.ndim == 2 else S
         spread = float(((clusters.mean - self.m0) ** 2 / variance).sum())
-        fitting = len(clusters) * self.n_features / max(spread, np.finfo(float).tiny)
-        return fitting if fitting < FAR_DEVIATIONS**-2 else FIRST_XI
+        apart = spread / (len(clusters) * self.n_features)
+        return 1.0 / apart if apart > FAR_DEVIATIONS**2 else FIRST_XI
 
     def carried(self, family: AnyGaussian) -> AnyGaussian:
         """A start from a prior learnt from earlier data: its θ, with the mean and the blur of these data."""

@@ -9,7 +9,7 @@ from streamclust._kernels.tree.swap import dissolve_leaf, dissolve_losses, place
 from streamclust._kernels.types import Floats, Ints
 
 MAX_LONE_SHARE = 0.125
-"""At most this share of the leaves may hold one event each for being far: where more are, deviations are out of date."""
+"""At most this share of the leaves may hold one event each for being far: beyond it deviations are out of date."""
 
 
 @inlined
