@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 from streamclust._kernels.types import Floats, Ints
 from streamclust.families.base import Summary
@@ -28,7 +28,7 @@ def without_outliers(tree: Read) -> Read:
 
     A summary that cannot leave events out is returned as it is.
     """
-    return tree.without_outliers() if isinstance(tree, SummaryTree) else tree
+    return cast(Read, tree.without_outliers()) if isinstance(tree, SummaryTree) else tree
 
 
 class LeafSummary(Summary, Protocol):

@@ -116,7 +116,7 @@ def test_pictures_show_the_clusters():
     assert np.abs(model.view().leaves.mean).max() < 100
 
 
-@pytest.mark.parametrize("refit", ["bkm", "chunky-em"])
+@pytest.mark.parametrize("refit", ["bkm", "dp-means"])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_heavy_tailed_weights(refit, seed):
     x, label = events(5000, seed=seed)
@@ -127,6 +127,6 @@ def test_heavy_tailed_weights(refit, seed):
 
 def test_a_sketch_is_not_left_for_a_few_wild_events():
     x, label = events(d=100)
-    x[2000::1000, 0] = 1e9
+    x[2000::1000, 0] = 10.0 ** (6 + 3 * np.arange(10))
     model = assert_finds_five(x, label)
     assert model.residual_growth < 2.0
