@@ -8,6 +8,7 @@ import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
 from streamclust.moments import Moments
+from streamclust.outliers import outlying
 from streamclust.parameters import ShapeName
 from streamclust.shapes import MergeTree, heaviest_first, merge_tree
 from streamclust.values import check_choice
@@ -32,6 +33,9 @@ class ShapedMixin:
 
     def _join(self, components: Moments, points: Floats, weight: Floats | None, caution: float = 0.0) -> None:
         """Join components that are pieces of one shape by `caution` standard errors, the heaviest cluster first."""
+        ordinary = ~outlying(points)
+        if not ordinary.all():
+            points, weight = points[ordinary], None if weight is None else weight[ordinary]
         self.merge_tree_ = merge_tree(components, points, weight)
         self.component_labels_ = heaviest_first(self.merge_tree_.joined_by(caution), components.weight)
 

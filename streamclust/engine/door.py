@@ -279,7 +279,7 @@ class Door:
         latest = self.recent.latest_residuals(JUDGED_EVENTS)
         if self.sketch is None or not len(latest) or not self.sketch.level > 0.0:
             return 1.0
-        return float(latest.mean() / self.sketch.level)
+        return self.sketch.growth(latest)
 
     def begin(self) -> None:
         """Learn the sketch from the events that wait, and then the events.
@@ -297,7 +297,7 @@ class Door:
             if self.n_waiting < JUDGED_EVENTS:
                 self._enter(self.sketch)
                 return
-            past = self.engine.shards.merged_tree().total
+            past = self.engine.shards.merged_tree().without_outliers().total
             self._enter(relearn_sketch(self.sketch, past, self._whole(rows), self._weights(), most))
         elif rows.shape[1] > self._most:
             sketch = learn_sketch(rows, self._weights(), most, self.unit)

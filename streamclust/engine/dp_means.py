@@ -24,7 +24,7 @@ from streamclust.refit.dp_means.means_partition import nearest_means
 from streamclust.refit.partition import Partition
 from streamclust.refit.penalties import check_penalty, penalty_for_clusters
 from streamclust.refit.steps import last_result
-from streamclust.refit.summary import LeafSummary
+from streamclust.refit.summary import LeafSummary, without_outliers
 
 FEW_LEAVES = 128
 """A tree of fewer leaves is clustered by the events it has sampled: those are all of them while it is young."""
@@ -62,6 +62,7 @@ def refit_dp_means(
     >>> refit_dp_means("gaussian", tree).n_clusters, refit_dp_means("gaussian", tree, penalty=1e4).n_clusters
     (3, 1)
     """
+    every, tree = tree, without_outliers(tree)
     sample = sampled_problem(family, tree, mixture)
     leaves = tree.leaves().to("none")
     search = RadiusSearch(
@@ -77,7 +78,7 @@ def refit_dp_means(
     else:
         state, radius = search.near(radius, means_of(start))
     clusters = state.clusters.scale(float(tree.total.weight[0]) / sample.weight)
-    labels = nearest_means(leaves.mean / radius, clusters.mean / radius)[0]
+    labels = nearest_means(every.leaves().mean / radius, clusters.mean / radius)[0]
     return replace(last_result([published("sample", state, labels, clusters)]), radius=radius)
 
 

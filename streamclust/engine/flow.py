@@ -421,7 +421,7 @@ class Engine(Looking):
             self.strays_searched = self.shards.strays.count
         work = Work(
             s,
-            tree,
+            tree.capped(self.shards.most_weight),
             self.model,
             start,
             self.present_rows()[:2],

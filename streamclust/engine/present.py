@@ -8,6 +8,7 @@ from streamclust._kernels.types import Floats
 from streamclust.engine.model import Model
 from streamclust.late import chdtrc
 from streamclust.moments import Moments
+from streamclust.outliers import outlying
 from streamclust.refit.summary import weighty_sample
 from streamclust.tree import SummaryTree
 
@@ -71,8 +72,9 @@ class WithStrays:
                 np.concatenate([weight[~outside], share]),
             )
             outside = np.arange(len(points)) >= len(points) - len(strays)
-        self._sample = points, weight
-        self._outside = outside
+        kept = ~outlying(points, weight)
+        self._sample = points[kept], weight[kept]
+        self._outside = outside[kept]
 
     @property
     def n_features(self) -> int:

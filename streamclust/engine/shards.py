@@ -37,6 +37,9 @@ WHOLE_EVENTS = 2048
 LOOK_SAMPLE_EVENTS = schedule.LOOK_EVENTS // BLOCK_EVENTS
 """Number of watched events between two looks, by which a look judges."""
 
+MAX_MEDIAN_WEIGHTS = 4.0
+"""An event counts for at most so many median ones in decisions: half of the events are evidence then even if weights
+have infinite variance. More would let single events look like clusters, fewer change shapes where weights are alike."""
 MAX_HALF_LIVES = 64.0
 """Watched events weigh nothing after so many half-lives: beside the latest, less than a rounding error."""
 
@@ -424,6 +427,7 @@ class Shards(dict[Hashable, Shard]):
             self.n_features, family_named(s.family).scatter, None, leaf_size=s.leaf_size, seed=s.seed
         )
         tree.insert(rows, weight)
+        tree = tree.without_outliers()
         return tree.reweighted(np.full(len(tree.leaves()), self.weight / tree.weight), worth=kish(weight))
 
     def present_tree(self) -> SummaryTree:
@@ -432,7 +436,7 @@ class Shards(dict[Hashable, Shard]):
 
     def present(self) -> tuple[SummaryTree, bool]:
         """That tree, and whether the stream has drifted."""
-        tree = self.merged_tree()
+        tree = self.merged_tree().without_outliers()
         if not self.changing(tree):
             return tree, False
         return as_of_now(tree, self.latest(), self._represented()), True
@@ -440,7 +444,18 @@ class Shards(dict[Hashable, Shard]):
     def _represented(self) -> Floats:
         """Weight of the events that each of `latest()` stands for: itself or, later, all of its block."""
         held = np.concatenate([part.watch.stands_for() for part in self.values()])
-        return np.asarray(self.latest_weights() * held)
+        return np.asarray(np.minimum(self.latest_weights(), self.most_weight) * held)
+
+    @property
+    def most_weight(self) -> float:
+        """The most that an event may weigh in decisions about clusters: a weighted event is one observation.
+
+        Where a few events have most of the weight, all others would be evidence of nothing. Infinite where weights
+        differ little.
+        """
+        given = np.concatenate([part.watch.weights() for part in self.values()] or [np.ones(1)])
+        most = MAX_MEDIAN_WEIGHTS * float(np.median(given))
+        return most if len(given) and given.max() > most > 0.0 else np.inf
 
 
 def empty_tree(

@@ -27,9 +27,10 @@ from streamclust.families.gaussian_simple import (
     SphericalGaussian,
 )
 from streamclust.families.linalg import cholesky, log_determinant, whitener
-from streamclust.families.priors import MIN_MAGNITUDE, RELATIVE_RESOLUTION, read
+from streamclust.families.priors import MIN_MAGNITUDE, RELATIVE_RESOLUTION, read_weighted
 from streamclust.families.resolution import blur_of
 from streamclust.moments import Moments
+from streamclust.outliers import FAR_DEVIATIONS, near_variance
 
 MAX_XI = 1.0
 """The largest ξ0: cluster means are spread no less than the events of one cluster."""
@@ -75,8 +76,7 @@ class PriorLearner:
     @classmethod
     def of(cls, kind: type[AnyGaussian], data: Summary | Floats) -> Self:
         """From a tree, or from an array of points."""
-        total, points = read(data, kind.scatter)
-        weight = data.sample()[1] if hasattr(data, "sample") else np.ones(len(points))
+        total, points, weight = read_weighted(data, kind.scatter)
         variance = spread(total, points, weight)
         return cls(kind, total.mean[0], variance, blur_of(points, weight, variance))
 
@@ -109,7 +109,14 @@ class PriorLearner:
         if self.kind is SphericalGaussian:
             within = within / self.n_features
         S = (within + n * self._shaped(self.blur) + self.strength * self.anchor) / (n + self.strength)
-        return self.family(FIRST_XI, FIRST_ETA_FACTOR * self.strength, S)
+        return self.family(self._first_xi(clusters, S), FIRST_ETA_FACTOR * self.strength, S)
+
+    def _first_xi(self, clusters: Moments, S: Floats) -> float:
+        """FIRST_XI or, where means lie FAR_DEVIATIONS apart, what fits them: steps of EM would not get there."""
+        variance = np.diagonal(S) if S.ndim == 2 else S
+        spread = float(((clusters.mean - self.m0) ** 2 / variance).sum())
+        apart = spread / (len(clusters) * self.n_features)
+        return 1.0 / apart if apart > FAR_DEVIATIONS**2 else FIRST_XI
 
     def carried(self, family: AnyGaussian) -> AnyGaussian:
         """A start from a prior learnt from earlier data: its θ, with the mean and the blur of these data."""
@@ -251,11 +258,12 @@ class PriorLearner:
 
 
 def spread(total: Moments, points: Floats, weight: Floats) -> Floats:
-    """(D,): the variance of each feature; a feature that has but one value is given a small one."""
+    """(D,): the variance of each feature, but of far values; a feature that has but one value is given a small one."""
     if total.kind in ("full", "diagonal"):
         variance = total.to("diagonal").covariance[0]
     else:
         variance = Moments.of_points(points, weight, kind="diagonal").covariance[0]
+    variance = near_variance(points, weight, variance)
     size = np.abs(total.mean[0])
     flat = variance <= np.maximum(RELATIVE_RESOLUTION * size, MIN_MAGNITUDE) ** 2
     return np.asarray(

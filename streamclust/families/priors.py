@@ -18,6 +18,7 @@ from streamclust._kernels.types import Floats, Ints
 from streamclust.families.base import Rule, Summary, check_finite
 from streamclust.families.linalg import floor_eigenvalues
 from streamclust.moments import Moments, Scatter
+from streamclust.outliers import outlying
 
 MAX_NEIGHBOUR_POINTS = 5_000
 """Neighbours are sought among at most so many points: more would cost, and shrink d as a stream grows."""
@@ -94,19 +95,35 @@ def mean_squared_neighbour(points: Floats) -> float:
 
 def read(data: Summary | Floats, kind: Scatter) -> tuple[Moments, Floats]:
     """The total, one row of Moments with scatter `kind`, and a sample of points."""
+    total, points, _ = read_weighted(data, kind)
+    return total, points
+
+
+def read_weighted(data: Summary | Floats, kind: Scatter) -> tuple[Moments, Floats, Floats]:
+    """The same with the points' weights. Measurements far from all others are left out: they would decide the scale."""
+    total, points, weight = _read_all(data, kind)
+    if kind != "none" and (found := outlying(points, weight)).any():
+        points, weight = points[~found], weight[~found]
+        total = Moments.of_points(points, weight, kind=kind)
+    return total, points, weight
+
+
+def _read_all(data: Summary | Floats, kind: Scatter) -> tuple[Moments, Floats, Floats]:
+    """The total, a sample of points and their weights, as the data have them."""
     if hasattr(data, "total") and hasattr(data, "sample"):
-        total, points = data.total.to(kind), np.asarray(data.sample()[0], dtype=float)
+        total = data.total.to(kind)
+        points, weight = (np.asarray(part, dtype=float) for part in data.sample())
     else:
         points = np.asarray(data, dtype=float)
         if points.ndim != 2:
             raise ValueError(f"points must be a table of rows and columns, got shape {points.shape}")
         check_finite(points)
-        total = Moments.of_points(points, kind=kind)
+        total, weight = Moments.of_points(points, kind=kind), np.ones(len(points))
     if len(total) != 1 or not total.weight[0] > 0:
         raise ValueError(
             "a data-informed prior needs data; learn at least one event first, or give the prior"
         )
-    return total, points
+    return total, points, weight
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streamclust.moments import Moments
+from streamclust.outliers import outlying
 from streamclust.plots.drawing import colour, ellipses, halo, name_axes, new_axes, on, outline_together
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def plot_clusters(
     """Clusters over two features: each an ellipse of two deviations about its mean, in the colour of its id.
 
     ids: by default their numbers; rows of one id are the components of one cluster, whose outline is drawn.
-    events: points to draw below, in the colours of `labels`, their ids, or grey.
+    events: points to draw below, in the colours of `labels`, their ids, or grey, but for those far from all others.
     names: of the features. Keywords go to the ellipses. Clusters of a family without a spread (multinomial,
     Bernoulli, Poisson) become a table: a row for each cluster, a column for each feature, darker where the mean is
     higher.
@@ -63,7 +64,9 @@ def plot_clusters(
         )  # fmt: skip
     if events is not None:
         points = np.asarray(events, dtype=float)[:, list(features)]
-        own: Any = "0.75" if labels is None else [colour(int(i)) for i in np.asarray(labels)]
+        shown = ~outlying(points)
+        points = points[shown]
+        own: Any = "0.75" if labels is None else [colour(int(i)) for i in np.asarray(labels)[shown]]
         ax.scatter(points[:, 0], points[:, 1], s=4, c=own, linewidths=0, alpha=0.5, zorder=1, rasterized=True)
     name_axes(ax, features, names)
     return ax

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from streamclust.outliers import outlying
 from streamclust.plots.drawing import ellipses, name_axes, new_axes
 from streamclust.tree import SummaryTree
 
@@ -27,14 +28,15 @@ def plot_tree(
     """The leaves of a tree over two features: each an ellipse of two deviations, darker the denser it is.
 
     `events` are drawn as points below; by default the tree's own sample. names: of the features. Keywords go to the
-    ellipses.
+    ellipses. Events far from all others are left out: the rest would be one dot.
     """
     if tree.n_events == 0:
         raise ValueError("there is nothing to draw: the tree has learnt no events yet")
     ax = ax or new_axes()
-    leaves = tree.leaves()
+    leaves = tree.without_outliers().leaves()
     drawn = ellipses(ax, leaves, features, {"cmap": "viridis_r", "linewidths": 0.9, "zorder": 2} | style)
     points = (tree.sample()[0] if events is None else np.asarray(events, dtype=float))[:, list(features)]
+    points = points[~outlying(points)]
     ax.scatter(points[:, 0], points[:, 1], s=1.5, color="0.72", linewidths=0, rasterized=True, zorder=1)
     size = np.column_stack([drawn.get_widths(), drawn.get_heights()])
     area = np.prod(np.maximum(size, 1e-3 * size.max(initial=1e-300)), axis=1)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, TypeVar, cast
 
 from streamclust._kernels.types import Floats, Ints
 from streamclust.families.base import Summary
 from streamclust.moments import Moments
+from streamclust.tree import SummaryTree
+
+Read = TypeVar("Read", bound=Summary)
 
 NEGLIGIBLE_SHARE = 2.0**-40
 """Sampled events of a smaller share of the weight are left out of a refit. A cluster of such events alone would be
@@ -18,6 +21,14 @@ def weighty_sample(tree: Summary) -> tuple[Floats, Floats]:
     points, weight = tree.sample()
     kept = weight > NEGLIGIBLE_SHARE * weight.sum()
     return (points, weight) if kept.all() else (points[kept], weight[kept])
+
+
+def without_outliers(tree: Read) -> Read:
+    """The tree without single events far from all others, which would decide the scale of its features.
+
+    A summary that cannot leave events out is returned as it is.
+    """
+    return cast(Read, tree.without_outliers()) if isinstance(tree, SummaryTree) else tree
 
 
 class LeafSummary(Summary, Protocol):

@@ -10,6 +10,7 @@ import numpy as np
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.late import csr_array, diags_array, eigh, issparse, threadpool_limits
 from streamclust.moments import Moments
+from streamclust.outliers import outlying
 from streamclust.sketch.compressing import Compression, Rows, learn_compression
 from streamclust.sketch.sketch import Sketch
 from streamclust.sketch.spectrum import spectrum
@@ -33,6 +34,7 @@ def learn_sketch(
     >>> learn_sketch(np.ones((10, 100)))
     Sketch(100 features in 1 directions)
     """
+    rows, weight = without_outliers(rows, weight)
     share = shares(rows.shape[0], weight)
     compression = None if unit else learn_compression(rows, share)
     x = compared(rows, unit, compression)
@@ -56,6 +58,7 @@ def relearn_sketch(
 
     `past` is one row: the moments of all events in the coordinates of `old`, whose centre and units are kept.
     """
+    rows, weight = without_outliers(rows, weight)
     share = shares(rows.shape[0], weight)
     x = compared(rows, old.unit, old.compression)
     more = max(0, x.shape[1] - old.n_features)
@@ -114,6 +117,13 @@ def scaled(x: Floats, centre: Floats, scale: Floats) -> Floats:
     y = np.subtract(x, centre, dtype=float)
     y /= scale
     return np.nan_to_num(y, copy=False)
+
+
+def without_outliers(rows: Rows, weight: Floats | None) -> tuple[Rows, Floats | None]:
+    """Events and weights without those of a value far from all others; sparse rows as they are."""
+    if issparse(rows) or not (found := outlying(rows)).any():
+        return rows, weight
+    return rows[~found], weight if weight is None or not len(weight) else weight[~found]
 
 
 def shares(n: int, weight: Floats | None) -> Floats:

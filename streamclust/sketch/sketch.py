@@ -18,6 +18,9 @@ from streamclust.values import MAX_MAGNITUDE
 INSIDE_SHARE = 0.9999
 """A residual is outside if it is longer than this share of the residuals of the events the map was learnt from."""
 
+MAX_RESIDUAL_LEVELS = 16.0
+"""The most that one squared residual counts for, in levels: of 256 events a few wild ones must not look like new
+directions."""
 LEFT_ERRORS, LEFT_GROWTH = 6.0, 0.25
 """Events have left a sketch if their mean squared residual is above its level by so many standard errors (chance: once
 in a billion), and by so much of the level."""
@@ -113,11 +116,15 @@ class Sketch:
         shape = (self.level / self.spread) ** 2
         return np.asarray(residual > gammaincinv(shape, INSIDE_SHARE) * self.level / shape)
 
+    def growth(self, residual: Floats) -> float:
+        """Mean of squared residuals as a multiple of the level; each counts at most MAX_RESIDUAL_LEVELS."""
+        return float(np.minimum(residual / self.level, MAX_RESIDUAL_LEVELS).mean())
+
     def is_left_by(self, residual: Floats) -> bool:
         """Whether the squared residuals of some events are longer, on average, than chance explains."""
         if not self.spread > 0.0:
             return False
-        excess = float(residual.mean()) - self.level
+        excess = (self.growth(residual) - 1.0) * self.level
         return (
             excess > LEFT_ERRORS * self.spread / math.sqrt(len(residual))
             and excess > LEFT_GROWTH * self.level

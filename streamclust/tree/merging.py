@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamclust._kernels.tree.arrays import EVENTS, LANDMARK, LEAVES, NOW, Tree, rescale
+from streamclust._kernels.tree.learn import UNLIMITED
 from streamclust._kernels.tree.merge import regroup
 from streamclust._kernels.tree.swap import dissolve_least, swap_leaves
 from streamclust.tree import storage
 from streamclust.tree.balance import balance
-from streamclust.tree.units import UNLIMITED, set_deviations, with_events_of
+from streamclust.tree.units import set_deviations, with_events_of
 
 if TYPE_CHECKING:
     from streamclust.tree.summary import SummaryTree

@@ -177,7 +177,8 @@ def check_links(tree: Tree) -> None:
     if not sound:
         raise ValueError("not a summary tree: its leaves do not match their count and the list of free ones")
     numbers = (tree.weight, tree.mean, tree.scatter, tree.spread, tree.points, tree.clock, tree.origin)
-    if not all(np.isfinite(values).all() for values in numbers) or np.any(tree.weight < 0):
+    sound = all(np.isfinite(values).all() for values in numbers) and np.all(tree.far >= 0)
+    if not sound or np.any(tree.weight < 0):
         raise ValueError("not a summary tree: it holds numbers that are not finite, or negative weights")
     others = (
         tree.direction,

@@ -18,8 +18,10 @@ PER_SLOT = (
     "weight", "mean", "scatter", "spread", "lo", "hi", "gain", "gain_spread",
     "points", "point_weight", "key", "count", "cutoff",
 )  # fmt: skip
-PER_FEATURE = ("direction", "mean", "lo", "hi", "points", "origin", "inverse")
-PER_TREE = ("counts", "clock", "origin", "inverse")
+PER_FEATURE = ("direction", "mean", "lo", "hi", "points", "origin", "inverse", "far")
+LATER = ("far",)
+"""Arrays that trees saved by earlier versions lack: they begin as in an empty tree."""
+PER_TREE = ("counts", "clock", "origin", "inverse", "far")
 
 
 def scales(n_features: int, width: int) -> bool:
@@ -65,6 +67,7 @@ def empty_tree(n_features: int, width: int, leaf_size: int, capacity: int) -> Tr
         clock=np.zeros(2),
         origin=np.zeros(n_features),
         inverse=np.full(n_features, 0.0 if scales(n_features, width) else 1.0),
+        far=np.full(n_features, np.inf),
     )
     tree.node[0] = 0
     return tree
@@ -198,13 +201,15 @@ def copy(tree: Tree) -> Tree:
 
 def from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Tree:
     """A tree from what `to_arrays` gave, checked for shape; the arrays are copied."""
-    missing = [name for name in Tree._fields if name not in arrays]
+    missing = [name for name in Tree._fields if name not in arrays and name not in LATER]
     if missing:
         raise ValueError(f"not a summary tree: arrays {', '.join(missing)} are missing")
     capacity, leaf_size = np.shape(arrays["key"])
     width = np.shape(arrays["scatter"])[-1]
     tree = empty_tree(len(arrays["origin"]), width, leaf_size, capacity)
     for name, blank in tree._asdict().items():
+        if name not in arrays:
+            continue
         value = np.asarray(arrays[name])
         if value.shape != blank.shape or value.dtype != blank.dtype:
             raise ValueError(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamclust._kernels.tree.arrays import DEEP, EVENTS, FREE_SLOTS, LANDMARK, NOW, move_landmark
-from streamclust._kernels.tree.learn import HORIZON, PERIOD, insert_rows, rescales
+from streamclust._kernels.tree.learn import HORIZON, PERIOD, UNLIMITED, insert_rows, rescales
 from streamclust._kernels.tree.swap import SWAPS, swap_leaves
 from streamclust._kernels.types import Floats
 from streamclust.moments import Scatter, scatter_width
@@ -23,7 +23,8 @@ from streamclust.tree.merging import aligned, of_all_events, of_all_leaves
 from streamclust.tree.reading import TreeReading
 from streamclust.tree.rows import check_positive, check_rows, check_values, whole_number
 from streamclust.tree.saving import packed, unpacked
-from streamclust.tree.units import UNLIMITED, rescaled, set_deviations
+from streamclust.tree.trimming import outliers, trim
+from streamclust.tree.units import rescaled, set_deviations
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -145,17 +146,17 @@ class SummaryTree(TreeReading):
         uniforms = self._generator.random(len(x))
         self._draws += len(x)
         half_life, principal = self.half_life or np.inf, self.split == "principal"
-        scaled = storage.scales(self.n_features, tree.scatter.shape[1])
+        measured = tree.scatter.shape[1] > 0
         done = 0
         while done < len(x):
             before = done
             self._keep_landmark(t[done] if len(t) else None)
-            done = insert_rows(tree, x, w, t, uniforms, done, half_life, self._limit, principal, scaled)
+            done = insert_rows(tree, x, w, t, uniforms, done, half_life, self._limit, principal, measured)
             events = int(tree.counts[EVENTS])
-            if scaled and done > before and rescales(events):
+            if measured and done > before and rescales(events):
                 tree = self._tree = rescaled(tree, self._limit, principal)
             if done > before and events % PERIOD == 0 and self.max_leaves is not None:
-                if scaled and not tree.inverse.all():
+                if measured and not tree.inverse.all():
                     set_deviations(tree, tree.node >= 0, only_new=True)
                 swap_leaves(tree, self.max_leaves, principal, SWAPS)
             if tree.counts[DEEP] >= 0:
@@ -273,6 +274,39 @@ class SummaryTree(TreeReading):
         twin = self.copy()
         twin.worth = min(self.worth, worth)
         slots, tree = self._live_slots(), twin._tree
+        for values in (tree.weight, tree.spread, tree.scatter):
+            values[slots] *= factor.reshape(-1, *[1] * (values.ndim - 1))
+        return twin
+
+    def without_outliers(self) -> SummaryTree:
+        """A tree to read, never to insert into, without the events far from all others; itself where there are none.
+
+        >>> tree = SummaryTree(n_features=1)
+        >>> tree.insert([*([x] for x in range(100)), [1e9]])
+        >>> tree.without_outliers().total.mean
+        array([[49.5]])
+        """
+        slots = self._live_slots()
+        found = outliers(self._tree, slots)
+        if not found.any():
+            return self
+        twin = self.copy()
+        trim(twin._tree, slots, found)
+        return twin
+
+    def capped(self, weight: float) -> SummaryTree:
+        """A tree to read, never to insert into, in which no event weighs more than that at present; or itself."""
+        slots, most = self._live_slots(), weight / self._present
+        held = np.arange(self.leaf_size) < self._tree.count[slots][:, None]
+        excess = np.where(held, np.maximum(self._tree.point_weight[slots] - most, 0.0), 0.0)
+        if not excess.any():
+            return self
+        twin = self.copy()
+        tree = twin._tree
+        tree.point_weight[slots] = np.where(excess > 0.0, most, tree.point_weight[slots])
+        # a leaf weighs at least what its sampled events do
+        least = np.where(held, tree.point_weight[slots], 0.0).sum(axis=1)
+        factor = np.maximum(tree.weight[slots] - excess.sum(axis=1), least) / tree.weight[slots]
         for values in (tree.weight, tree.spread, tree.scatter):
             values[slots] *= factor.reshape(-1, *[1] * (values.ndim - 1))
         return twin

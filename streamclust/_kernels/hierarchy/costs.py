@@ -29,7 +29,8 @@ BY_WEIGHT, BY_COUNT, BY_TOTAL = 0, 1, 2
 LOG_PI = math.log(math.pi)
 LEAST_PIVOT = 1e-14
 """A pivot is at least so much of its diagonal entry: rounding can leave less, or less than nothing."""
-SMALL, LARGE = 1e-200, 1e200
+SMALL, LARGE = 1e-60, 1e60
+"""A product of pivots beyond these bounds is taken apart: the next pivot may be a squared value times a weight."""
 
 
 @part
@@ -68,8 +69,9 @@ def full_logs(
         total, product = 0.0, 1.0
         if d == 2:  # the most common case, at half the time
             square = matrix[0] * matrix[2]
-            logs[k] = math.log(max(square - matrix[1] * matrix[1], LEAST_PIVOT * square))
-            continue
+            if SMALL < square < LARGE:
+                logs[k] = math.log(max(square - matrix[1] * matrix[1], LEAST_PIVOT * square))
+                continue
         start = 0
         for j in range(d):
             pivot_row = matrix[start : start + d - j]

@@ -46,6 +46,7 @@ class Tree(NamedTuple):
     clock: Floats
     origin: Floats
     inverse: Floats  # one over each feature's deviation; 0 while it has none
+    far: Floats  # an event so far from the box of its leaf, in a feature, gets a leaf of its own; inf while unknown
 
 
 LEAVES, FREE_PAIRS, FREE_SLOTS, EVENTS, DEEP = 0, 1, 2, 3, 4  # in Tree.counts; DEEP: a leaf too deep, or -1

@@ -19,11 +19,15 @@ from streamclust._kernels.tree.arrays import (
     is_one_point,
     offer,
 )
+from streamclust._kernels.tree.far import first_far, make_far_room, open_far_leaf
 from streamclust._kernels.tree.split import split_whole_leaf
 from streamclust._kernels.types import Floats, Ints
 
 PERIOD = 2048
 """Events between two looks at the shape of a full tree."""
+
+UNLIMITED = 2**62
+"""The limit of a tree that holds all its events in leaves."""
 
 HORIZON = 64.0
 """Half-lives after which weights are rescaled: 2^64 is far from overflow, and rescaling stays rare."""
@@ -71,6 +75,7 @@ def insert_rows(
         size = 1 if growing else min(n - i, PERIOD - tree.counts[EVENTS] % PERIOD)
         if scaled and tree.counts[EVENTS] < PERIOD:  # powers of two come at short intervals
             size = 1
+        now = tree.clock[NOW]
         size = forward_weights(tree, weights, times, i, size, half_life, block_weights)
         if size == 0:
             break
@@ -78,6 +83,18 @@ def insert_rows(
             for j in range(d):
                 x[r, j] = rows[i + r, j] - tree.origin[j]
         descend_rows(tree.child, tree.axis, tree.direction, tree.threshold, x, size, slots)
+        far = size if limit == UNLIMITED else first_far(tree, rows, i, size, slots, block_weights)
+        if 0 < far < size:  # those before it first
+            tree.clock[NOW] = now
+            size = forward_weights(tree, weights, times, i, far, half_life, block_weights)
+        elif far == 0 and size > 0:
+            if size > 1:
+                tree.clock[NOW] = now
+                size = forward_weights(tree, weights, times, i, 1, half_life, block_weights)
+            if make_far_room(tree, limit):
+                slots[0] = descend(tree.child, tree.axis, tree.direction, tree.threshold, 0, x, 0)
+                if first_far(tree, rows, i, 1, slots, block_weights) == 0:  # the leaf may have become another
+                    slots[0] = open_far_leaf(tree, slots[0], rows, i)
         order_by_leaf(slots, size, tree.node.size, order)
         absorb_rows(tree, rows, i, x, order[:size], slots, block_weights, uniforms)
         if growing and is_full(tree, slots[0]):

@@ -25,6 +25,10 @@ CLEARLY = 1.0 + 1e-9
 """Of features that vary equally, as all do at the root in their own deviations, the first is taken: rounding, which
 depends on their units, must not choose."""
 
+FAR_SQUARE = 1.0
+"""Squared distance, in deviations, that events count for where they are `far` from each other: some wild events must
+not take the leaves of all others."""
+
 MAX_BETWEEN = 0.95
 """An apportioned split may explain at most this part of the scatter along its direction."""
 
@@ -406,7 +410,11 @@ def split_gain(tree: Tree, slot: int, principal: bool) -> float:
     if not possible:
         return 0.0
     p = gap_between(tree, slot, right, v, gap)
-    return tree.weight[slot] * p * (1.0 - p) * scaled_square(gap, tree.inverse)
+    square = scaled_square(gap, tree.inverse)
+    for j in range(d):
+        if abs(gap[j]) > tree.far[j]:
+            square = min(square, FAR_SQUARE)
+    return tree.weight[slot] * p * (1.0 - p) * square
 
 
 @part

@@ -13,7 +13,7 @@ from streamclust._kernels.tree.arrays import (
     descend,
     offer,
 )
-from streamclust._kernels.tree.split import split_gain, split_leaf
+from streamclust._kernels.tree.split import FAR_SQUARE, split_gain, split_leaf
 from streamclust._kernels.types import Floats
 
 SWAPS = 64
@@ -29,6 +29,9 @@ STALE_GAIN = 1.5
 
 NEARLY = 1.2
 """Leaves that lose at most so many times the least are dissolved with it, in one pass over the tree."""
+
+ROUNDING = 2.0**-52
+"""Relative rounding error of a sum."""
 
 # ------------------------------------------------------------------ dissolving
 
@@ -54,9 +57,29 @@ def merge_loss(weight: Floats, mean: Floats, inverse: Floats, a: int, b: int) ->
     return weight[a] * (weight[b] / total) * squares
 
 
+@inlined
+def dissolve_loss(tree: Tree, slot: int, to: int) -> float:
+    """The spread that dissolving a leaf into its heir adds; inf where the heir is far, and would lose its digits.
+
+    Leaves side by side may be joined where each holds all its events, or is as wide already. A leaf far away that has
+    decayed to nothing does no harm.
+    """
+    loss = merge_loss(tree.weight, tree.mean, tree.inverse, slot, to)
+    far = False
+    suffers = tree.parent[tree.node[slot]] != tree.parent[tree.node[to]]
+    for j in range(tree.far.size):
+        if abs(tree.mean[slot, j] - tree.mean[to, j]) > tree.far[j]:
+            far = True
+            for s in (slot, to):
+                suffers |= tree.cutoff[s] < np.inf and not tree.hi[s, j] - tree.lo[s, j] > tree.far[j]
+    if far and loss > tree.spread[to] * ROUNDING:
+        return np.inf if suffers else min(loss, tree.weight[slot] * FAR_SQUARE)
+    return loss
+
+
 @shared_part
 def dissolve_losses(tree: Tree, loss: Floats) -> None:
-    """What dissolving each leaf would lose; inf for free slots."""
+    """What dissolving each leaf would lose; inf for free slots, and for leaves far from their heir."""
     child, axis, direction, threshold = tree.child, tree.axis, tree.direction, tree.threshold
     for slot in range(loss.size):
         node = tree.node[slot]
@@ -66,7 +89,7 @@ def dissolve_losses(tree: Tree, loss: Floats) -> None:
             to = ~child[sibling]
             if to < 0:
                 to = descend(child, axis, direction, threshold, sibling, tree.mean, slot)
-            loss[slot] = merge_loss(tree.weight, tree.mean, tree.inverse, slot, to)
+            loss[slot] = dissolve_loss(tree, slot, to)
 
 
 @shared_part
@@ -185,7 +208,7 @@ def dissolve_least(tree: Tree, limit: int) -> None:
         most = NEARLY * loss.min()
         for slot in range(loss.size):
             if loss[slot] <= most and tree.node[slot] > 0 and tree.counts[LEAVES] > limit:
-                now = merge_loss(tree.weight, tree.mean, tree.inverse, slot, heir(tree, slot))  # others went
+                now = dissolve_loss(tree, slot, heir(tree, slot))  # others went
                 if now <= most:
                     dissolve_leaf(tree, slot)
 
@@ -223,7 +246,7 @@ def look_again(tree: Tree, slot: int, principal: bool, gain: Floats, loss: Float
     gain[slot] = tree.gain[slot]
     loss[slot] = np.inf
     if tree.node[slot] > 0:
-        loss[slot] = merge_loss(tree.weight, tree.mean, tree.inverse, slot, heir(tree, slot))
+        loss[slot] = dissolve_loss(tree, slot, heir(tree, slot))
 
 
 @kernel
@@ -247,7 +270,7 @@ def swap_leaves(tree: Tree, limit: int, principal: bool, swaps: int) -> int:
             if not gain[best] > MARGIN * loss[donor]:
                 break
             to = heir(tree, donor)
-            now = merge_loss(tree.weight, tree.mean, tree.inverse, donor, to)
+            now = dissolve_loss(tree, donor, to)
             if now > loss[donor] or best == donor or best == to:
                 loss[donor] = (
                     now if now > loss[donor] else np.inf

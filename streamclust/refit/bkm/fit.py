@@ -19,6 +19,7 @@ from streamclust.families.learners import AnyLearner, learner_of
 from streamclust.families.priors import spread_indices
 from streamclust.families.resolution import n_independent_rows
 from streamclust.moments import Moments, Scatter
+from streamclust.outliers import outlying
 from streamclust.parameters import MixtureName
 from streamclust.refit.bkm.labelling import Labelling
 from streamclust.refit.bkm.learnt_search import (
@@ -44,7 +45,7 @@ from streamclust.refit.bkm.search import (
 from streamclust.refit.bkm.top_down import top_down
 from streamclust.refit.partition import Partition
 from streamclust.refit.steps import Step, last_result
-from streamclust.refit.summary import LeafSummary, weighty_sample
+from streamclust.refit.summary import LeafSummary, weighty_sample, without_outliers
 
 Search = Literal["auto", "quick", "top-down"]
 """How K is searched: "auto" bottom-up, "quick" with fewer starts where data are few, "top-down" as in the paper."""
@@ -108,6 +109,7 @@ def bkm_steps(
     """`refit`, as a generator of its states: who calls it draws the progress, or stops it."""
     check_search(search)
     rng = np.random.default_rng(rng)
+    every, tree = tree, without_outliers(tree)
     sample = sampled_problem(family, tree, mixture, prior, search)
     family, mixture, learner = sample.family, sample.mixture, sample.learner
     leaves = Problem(family, mixture, tree.leaves().to(family.scatter), learner=learner)
@@ -121,6 +123,8 @@ def bkm_steps(
         state = yield from challenged(leaves, sample, start, rng, search, challenge)
     # The sample's moments scaled to N: leaves taken whole score a little lower on hard data.
     clusters = state.clusters.scale(leaves.weight / sample.weight)
+    if every is not tree:
+        leaves = Problem(family, mixture, every.leaves().to(family.scatter))
     labels = leaves.under(state.problem.family).costs(clusters).argmin(axis=0)
     yield published("sample", state, labels, clusters)
 
@@ -287,6 +291,8 @@ def point_steps(
     rows = Moments.rows_of_points(points, weight)
     if not rows.weight.sum() > 0:
         raise ValueError("every point has weight 0: there is nothing to cluster")
+    every, kept = rows, ordinary_rows(rows, family_named(family).scatter)
+    rows = rows[kept] if len(kept) < len(rows) else rows
     data = WeightedPoints(rows, family_named(family).scatter)
     family, mixture, learner = prepared(family, mixture, data, prior, search)
     rng = np.random.default_rng(rng)
@@ -295,7 +301,19 @@ def point_steps(
         state = yield from top_down(problem, "points")
     else:
         state = yield from search_points(problem, rng, search)
-    yield published("points", state, state.labels, state.clusters)
+    labels = state.labels
+    if len(kept) < len(every):
+        labels = Problem(state.problem.family, mixture, every).costs(state.clusters).argmin(axis=0)
+        labels[kept] = state.labels
+    yield published("points", state, labels, state.clusters)
+
+
+def ordinary_rows(rows: Moments, kind: Scatter) -> Ints:
+    """Numbers of the points that are no outliers: those get the label of the cheapest cluster, and decide none."""
+    found = np.zeros(len(rows), dtype=bool)
+    if kind != "none":
+        found[rows.weight > 0] = outlying(rows.mean[rows.weight > 0])
+    return np.flatnonzero(~found)
 
 
 def search_points(problem: Problem, rng: np.random.Generator, search: Search) -> Steps:

@@ -15,6 +15,7 @@ from streamclust._kernels.refit.bkm import choose, seed_centres
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.blas import product
 from streamclust.moments import Moments
+from streamclust.outliers import near_variance
 from streamclust.refit.bkm.collapsed import locked, unlock
 from streamclust.refit.bkm.exchange import exchange
 from streamclust.refit.bkm.labelling import MAX_ITERATIONS, Labelling
@@ -81,7 +82,7 @@ def coordinates(problem: Problem) -> Floats:
     if name in ("spherical", "bernoulli"):
         return np.ascontiguousarray(x - x[:1])
     total = Moments(problem.rows.weight, x, np.zeros((len(x), 0)), "none").to_groups(None, kind="diagonal")
-    deviation = np.sqrt(total.covariance)
+    deviation = np.sqrt(near_variance(x, problem.rows.weight, total.covariance[0]))
     return np.ascontiguousarray((x - total.mean) / np.where(deviation > 0, deviation, 1.0))
 
 

@@ -13,13 +13,14 @@ from numpy.typing import ArrayLike
 
 from streamclust._kernels.types import Ints
 from streamclust.moments import Moments
+from streamclust.outliers import outlying
 from streamclust.refit.chunky_em.boxes import Boxes, fitted
 from streamclust.refit.chunky_em.covariance import Components, Covariance, Space, form_of
 from streamclust.refit.chunky_em.mixture import Mixture
 from streamclust.refit.chunky_em.search import Data, label_all, pass_over, search
 from streamclust.refit.partition import Partition
 from streamclust.refit.steps import Step, last_result
-from streamclust.refit.summary import NodeSummary
+from streamclust.refit.summary import NodeSummary, without_outliers
 from streamclust.tree import SummaryTree
 from streamclust.tree.rows import check_rows, whole_number
 
@@ -74,6 +75,7 @@ def chunky_em_steps(
 ) -> Generator[Step[Mixture], None, None]:
     """`refit_mixture`, as a generator of its states: who calls it draws the progress, or stops it."""
     check(covariance, n_components, floor)
+    every, tree = tree, without_outliers(tree)
     points, weight = tree.sample()
     if not weight.sum() > 0:
         raise ValueError("the tree has no data; learn at least one event first")
@@ -86,7 +88,7 @@ def chunky_em_steps(
     else:
         data, boxes = Data(space, tree, points, weight), Boxes.of_tree(space, tree)
     fit = yield from search(data, boxes, clusters_of(start, space), n_components, np.random.default_rng(seed))
-    leaves = fitted(space, Boxes.of_rows(space, tree.leaves()), fit.components)
+    leaves = fitted(space, Boxes.of_rows(space, every.leaves()), fit.components)
     labels = leaves.shared.mass.argmax(axis=1)
     yield published("boxes", data, covariance, fit.components, labels, fit.free_energy)
 
@@ -135,6 +137,8 @@ def point_em_steps(
     if len(x) == 0:
         raise ValueError("there is nothing to fit: no points, or every point has weight 0")
     w = w if len(w) else np.ones(len(x))
+    ordinary = ~outlying(x)
+    x, w = (x, w) if ordinary.all() else (x[ordinary], w[ordinary])
     form = form_of(covariance)
     tree: SummaryTree | None = None
     if len(x) > MAX_BOXED_POINTS:
@@ -153,6 +157,8 @@ def point_em_steps(
     if tree is not None:
         components = yield from pass_over(space, components, x, w)
     counted = np.ones(len(every)) * (1.0 if weight is None else np.asarray(weight, dtype=float))
+    if not ordinary.all():
+        counted[np.flatnonzero(counted > 0)[~ordinary]] = 0.0
     labels, likelihood = label_all(space, components, np.asarray(every, dtype=float), counted)
     yield published("points", data, covariance, components, labels, likelihood)
 

@@ -1,0 +1,119 @@
+"""Values far from all others: they tell nothing of how the others vary, and must not decide a feature's scale.
+
+Of one value in a million that is a billion deviations off, nearly all of the variance comes. A scale of half of the
+values does not see it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamclust._kernels.types import Bools, Floats
+
+FAR_DEVIATIONS = 1e3
+"""A value so many robust deviations from the middle of its feature is far. Fewer would take the tails of skew features
+for outliers; more would let one value in a thousand widen the deviation by more than clusters lie apart."""
+MAX_FAR_SHARE = 0.125
+"""Where a larger share of the values is far, the feature varies at two scales, and none of them is an outlier."""
+NORMAL_SHORTEST_HALF = 1.349
+"""Length of the shortest interval that holds half of a normal distribution, in its deviations."""
+ROUNDING = 1e-9
+"""Relative error of a sum of weights."""
+MIN_ROWS = 32
+"""Of fewer rows none is called far: half of them tell too little of a scale."""
+MIN_GROUP_ROWS = 5
+"""So many far values, none of them far from the next, are a group that may be a cluster; fewer are outliers."""
+
+
+def middle_and_unit(values: Floats, weight: Floats | None = None) -> tuple[float, float]:
+    """Middle of the shortest interval that holds half of the weight of sorted values, and the deviation it would be of.
+
+    Where half of the weight is at one value: that value, and the median distance of the others from it; 0 if there are
+    none.
+
+    >>> middle_and_unit(np.array([0.0, 1.0, 2.0, 3.0, 1e9]))[0]
+    1.0
+    >>> middle_and_unit(np.array([0.0, 0.0, 0.0, 1.0, 2.0, 3.0]))
+    (0.0, 2.0)
+    """
+    reached = np.arange(1.0, len(values) + 1) if weight is None else np.cumsum(weight)
+    half = (0.5 - ROUNDING) * reached[-1]
+    last = np.searchsorted(reached, np.append(0.0, reached[:-1]) + half)
+    first = np.flatnonzero(last < len(values))
+    width = values[last[first]] - values[first]
+    start = int(first[np.argmin(width)])
+    low, high = float(values[start]), float(values[last[start]])
+    if high > low:
+        return low / 2 + high / 2, (high - low) / NORMAL_SHORTEST_HALF
+    others = np.abs(values[values != low] - low)
+    return low, float(np.median(others)) if len(others) else 0.0
+
+
+def far_reach(values: Floats, weight: Floats | None = None) -> tuple[float, float] | None:
+    """Middle of a feature, and the distance beyond which values are far; None where none is, or too many are."""
+    known = ~np.isnan(values)
+    if weight is not None:
+        known &= weight > 0
+    order = np.flatnonzero(known)[np.argsort(values[known], kind="stable")]
+    if len(order) < MIN_ROWS:
+        return None
+    ordered = values[order]
+    mass = np.ones(len(order)) if weight is None else weight[order]
+    middle, unit = middle_and_unit(ordered, mass)
+    reach = FAR_DEVIATIONS * unit
+    far = np.abs(ordered - middle) > reach
+    # of few rows that weigh much, or of many that weigh little
+    share = min(float(np.mean(far)), float(mass @ far / mass.sum()))
+    return (middle, reach) if unit > 0.0 and 0.0 < share <= MAX_FAR_SHARE else None
+
+
+def far_values(points: Floats, weight: Floats | None = None) -> Bools:
+    """(n, D): which values are far; missing ones (NaN) are not.
+
+    >>> x = np.random.default_rng(0).normal(size=(100, 2))
+    >>> x[3, 1] = 1e9
+    >>> np.argwhere(far_values(x))
+    array([[3, 1]])
+    """
+    found = np.zeros(points.shape, dtype=bool)
+    for j in range(points.shape[1]):
+        if limits := far_reach(points[:, j], weight):
+            found[:, j] = np.abs(points[:, j] - limits[0]) > limits[1]
+    return found
+
+
+def outlying(points: Floats, weight: Floats | None = None) -> Bools:
+    """(n,): which rows have a far value, and too few others near it to be a cluster.
+
+    >>> x = np.random.default_rng(0).normal(size=(200, 1))
+    >>> x[:3] += 1e9
+    >>> x[3:13] -= 1e9
+    >>> np.flatnonzero(outlying(x))
+    array([0, 1, 2])
+    """
+    found = np.zeros(len(points), dtype=bool)
+    for column in points.T:
+        if limits := far_reach(column, weight):
+            rows = np.flatnonzero(np.abs(column - limits[0]) > limits[1])
+            rows = rows[np.argsort(column[rows], kind="stable")]
+            group = np.cumsum(np.append(0, np.diff(column[rows]) > limits[1]))
+            found[rows[np.bincount(group)[group] < MIN_GROUP_ROWS]] = True
+    return found
+
+
+def near_variance(points: Floats, weight: Floats, variance: Floats) -> Floats:
+    """(D,): a given variance of each feature or, where some values are far, that of the others.
+
+    >>> x = np.append(np.random.default_rng(0).normal(size=99), 1e9)[:, None]
+    >>> bool(near_variance(x, np.ones(100), x.var(axis=0)) < 2.0)
+    True
+    """
+    far = far_values(points, weight)
+    found = np.array(variance, dtype=float)
+    for j in np.flatnonzero(far.any(axis=0)):
+        x, w = points[~far[:, j], j], weight[~far[:, j]]
+        if w.sum() > 0:
+            gaps = x - x[0]
+            gaps = gaps - w @ gaps / w.sum()
+            found[j] = w @ gaps**2 / w.sum()
+    return found

@@ -1,0 +1,132 @@
+"""Streams with a few wild values: clusters, pictures and hierarchies are those of the other events."""
+
+import numpy as np
+import pytest
+
+from streamclust import StreamClusterer
+
+pytestmark = pytest.mark.compiled
+
+CENTRES = np.array([[0, 0], [12, 0], [0, 12], [12, 12], [24, 6]], float)
+N = 12_000
+
+
+def events(n=N, d=2, seed=0):
+    rng = np.random.default_rng(seed)
+    centres = CENTRES if d == 2 else 4.0 * np.random.default_rng(7).normal(size=(5, d))
+    if d == 1:
+        centres = 12.0 * np.arange(5.0)[:, None]
+    label = rng.integers(5, size=n)
+    return centres[label] + rng.normal(size=(n, d)), label
+
+
+def assert_finds_five(x, label, weight=None, **parameters):
+    model = StreamClusterer(**parameters)
+    model.learn_many(x, weight)
+    model.settle()
+    assert model.n_failed_refits == 0
+    assert model.n_clusters == 5
+    ordinary = np.abs(x).max(axis=1) < 1e3
+    found = np.asarray(model.predict_many(x[ordinary]))
+    common = sum(np.bincount(label[ordinary][found == c]).max() for c in set(found))
+    assert common > 0.99 * ordinary.sum()
+    return model
+
+
+@pytest.mark.parametrize("value", [1e7, -1e9, 1e30, 1e119])
+@pytest.mark.parametrize("at", [0, 5, N // 2])
+def test_one_wild_value(value, at):
+    x, label = events()
+    x[at, 0] = value
+    model = assert_finds_five(x, label)
+    assert model.score_one(dict(enumerate(x[at]))) > 100 * model.score_one(dict(enumerate(x[at + 1])))
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"family": "diagonal"},
+        {"family": "spherical"},
+        {"refit": "chunky-em"},
+        {"refit": "dp-means"},
+        {"half_life": 3000},
+        {"max_leaves": 32},
+    ],
+    ids=str,
+)
+def test_wild_values_of_all_sizes(parameters):
+    x, label = events()
+    for i, row in enumerate(range(0, N, 1000)):
+        x[row, i % 2] = (-1) ** i * 10.0 ** (6 + 9 * i)
+    assert_finds_five(x, label, **parameters)
+
+
+@pytest.mark.parametrize("d", [1, 8, 100])
+@pytest.mark.parametrize("at", [3, N // 2])
+def test_few_and_many_features(d, at):
+    x, label = events(d=d)
+    x[at, 0] = 1e9
+    assert_finds_five(x, label)
+
+
+def test_a_group_of_five_does_no_harm():
+    x, _ = events(40_000)
+    x[500::2000, 0] = 1e9 + np.arange(20)
+    model = StreamClusterer()
+    model.learn_many(x)
+    model.settle()
+    assert model.n_clusters in (5, 6)
+    assert len({model.predict_one({0: float(a), 1: float(b)}) for a, b in CENTRES}) == 5
+
+
+def test_units_do_not_matter():
+    x, _ = events()
+    x[[7, 5000], [0, 1]] = 1e9, -1e12
+    for scale, shift in ((1e-6, 0.0), (1e5, 1e8)):
+        y = x * scale + shift
+        model = StreamClusterer()
+        model.learn_many(y)
+        model.settle()
+        assert model.n_clusters == 5
+
+
+@pytest.mark.parametrize("method", ["rbhc", "abc", "bhc"])
+@pytest.mark.parametrize("n", [3, 20, 600])
+@pytest.mark.parametrize("count", [1, 8])
+def test_snapshots_of_wild_events(method, n, count):
+    x, _ = events(n)
+    x[: min(count, n - 1), 0] = 1e119 * (1.0 - 0.1 * np.arange(min(count, n - 1)))
+    model = StreamClusterer()
+    model.learn_many(x)
+    model.settle()
+    for consistent in (True, False):
+        tree = model.snapshot(method=method, consistent=consistent)
+        assert np.isfinite(tree.drawn_height).all()
+
+
+def test_pictures_show_the_clusters():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    x, _ = events(3000)
+    x[1500, 0] = 1e119
+    model = StreamClusterer()
+    model.learn_many(x)
+    for ax in (model.plot(), model.tree.plot()):
+        assert max(map(abs, (*ax.get_xlim(), *ax.get_ylim()))) < 100
+    assert np.abs(model.view().leaves.mean).max() < 100
+
+
+@pytest.mark.parametrize("refit", ["bkm", "dp-means"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_heavy_tailed_weights(refit, seed):
+    x, label = events(5000, seed=seed)
+    weight = np.random.default_rng([seed, 1]).pareto(1.0, len(x))
+    model = assert_finds_five(x, label, weight, refit=refit)
+    assert sum(c.weight for c in model.clusters) == pytest.approx(weight.sum())
+
+
+def test_a_sketch_is_not_left_for_a_few_wild_events():
+    x, label = events(d=100)
+    x[2000::1000, 0] = 10.0 ** (6 + 3 * np.arange(10))
+    model = assert_finds_five(x, label)
+    assert model.residual_growth < 2.0
