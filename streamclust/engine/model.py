@@ -328,6 +328,15 @@ class Model:
         """The costs by which events are assigned."""
         return as_arrays(cost_form(self.expected) if self.moved else self.form)
 
+    @cached_property
+    def gaussians(self) -> tuple[Floats, Floats, Floats]:
+        """Log shares, means and covariance matrices of the components on show, which are Gaussians."""
+        weight, found = self.shown.clusters.weight, point_parameters(self.shown)
+        assert isinstance(found, GaussianParameters)
+        covariance = matrices(found.covariance, found.mean.shape[1])
+        plain = np.ascontiguousarray
+        return np.log(weight / weight.sum()), plain(found.mean), plain(covariance)
+
     def probability(self, points: Floats) -> Floats:
         """p(cluster | x), rows x clusters on show."""
         joint = self.log_joint(self.coordinates(points))
@@ -390,8 +399,12 @@ def as_arrays(form: CostForm) -> tuple[Floats, Floats | None, Floats]:
 
 def full_covariances(result: Mixture) -> Floats:
     """Covariances as matrices, whatever form they are kept in."""
-    kept, d = result.covariances, result.means.shape[1]
-    return kept if kept.ndim == 3 else kept.reshape(len(kept), -1, 1) * np.eye(d)
+    return matrices(result.covariances, result.means.shape[1])
+
+
+def matrices(covariance: Floats, d: int) -> Floats:
+    """Covariances of d features as matrices: kept whole, by their diagonals or as one number each."""
+    return covariance if covariance.ndim == 3 else covariance.reshape(len(covariance), -1, 1) * np.eye(d)
 
 
 def point_parameters(result: Result) -> PointParameters:

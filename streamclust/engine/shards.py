@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 
 from streamclust._kernels.engine.windows import block_sums
-from streamclust._kernels.types import Floats, Ints
+from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine import schedule
 from streamclust.engine.capacity import FIRST_LEAVES, leaves_for
 from streamclust.engine.model import Model, Seen
@@ -40,6 +40,8 @@ class Shard:
     tree: SummaryTree
     watch: Watch
     n_seen: int = 0
+    learnt_here: bool = True
+    """Whether every event of the tree came one by one: as long as the watch holds them all, it can be built anew."""
 
     @classmethod
     def like(cls, tree: SummaryTree, seed: int) -> Self:
@@ -59,10 +61,10 @@ class Shard:
         half_lives = (number[-1] - number) / half_life
         return np.where(half_lives < MAX_HALF_LIVES, weight * np.exp2(-half_lives), 0.0)
 
-    def widen(self, values: Floats) -> None:
-        """Add columns in which every event so far has these values."""
+    def widen(self, values: Floats, unknown: bool = False) -> None:
+        """Add columns in which every event so far has these values; `unknown`: the values are filled in."""
         self.tree.widen(values)
-        self.watch.widen(values)
+        self.watch.widen(values, unknown)
 
     def reorder(self, columns: Ints) -> None:
         """Put the features in another order: the new column j is the old columns[j]."""
@@ -75,19 +77,41 @@ class Shard:
         """Have everything in other coordinates."""
         self.tree = self.tree.carried(change)
         self.watch.carry(change)
+        self.learnt_here = False
 
     def narrowed(self, n_features: int) -> Shard:
         """A shard of its own with the first features alone: the others are spare, and 0 for every event."""
         watch = copy(self.watch)
         watch.rows = self.watch.rows[:, :n_features].copy()
+        if watch.missing is not None:
+            watch.missing = watch.missing[:, :n_features].copy()
         watch._kept = watch._sums = None
-        return Shard(self.tree.narrowed(n_features), watch, self.n_seen)
+        return Shard(self.tree.narrowed(n_features), watch, self.n_seen, self.learnt_here)
 
-    def learn(self, rows: Floats, weight: Floats, time: Floats, at: int) -> None:
-        """Learn checked rows, of which the first is number `at` of the stream; no weights or times: an empty array."""
+    def learn(
+        self, rows: Floats, weight: Floats, time: Floats, at: int, missing: Bools | None = None
+    ) -> None:
+        """Learn checked rows, of which the first is number `at` of the stream; no weights or times: an empty array.
+
+        `missing` are values that were filled in.
+        """
         self.tree.insert_checked(rows, weight, time)
-        self.watch.see(rows, self.n_seen, weight if len(weight) else None, at)
+        self.watch.see(rows, self.n_seen, weight if len(weight) else None, at, missing)
         self.n_seen += len(rows)
+
+    @property
+    def is_replayable(self) -> bool:
+        """Whether the watch holds all that the tree was made of."""
+        held = self.watch.count <= WINDOW_EVENTS and self.watch.count == self.n_seen == self.tree.n_events
+        return held and self.learnt_here and not self.tree.timed
+
+    def impute(self, model: Model, seed: int) -> None:
+        """Draw missing values anew, from this model; as long as all events are watched, in the tree too."""
+        self.watch.impute(model, seed)
+        if self.watch.missing is not None and self.is_replayable:
+            tree = self.tree.emptied()
+            tree.insert_checked(self.watch.latest(), self.watch.weights(), np.empty(0))
+            self.tree = tree
 
     def merge_tree(self, tree: SummaryTree, at: int) -> None:
         """Learn everything a tree has learnt; watch as many of its sampled events as if all had come one by one.
@@ -95,6 +119,7 @@ class Shard:
         `at` is the number that its last event gets in the stream.
         """
         self.tree.merge(tree)
+        self.learnt_here = False
         self.n_seen += tree.n_events
         more = Watch.due(self.n_seen) - self.watch.count
         kept = min(more, WINDOW_EVENTS)
@@ -105,7 +130,7 @@ class Shard:
         """The shard with so many columns of zeros more: a copy, if any."""
         if not more:
             return self
-        twin = Shard(self.tree.copy(), copy(self.watch), self.n_seen)
+        twin = Shard(self.tree.copy(), copy(self.watch), self.n_seen, self.learnt_here)
         twin.widen(np.zeros(more))
         return twin
 
@@ -166,7 +191,7 @@ class Shards(dict[Hashable, Shard]):
                 for tree in trees:
                     tree.raise_max_leaves(most)
 
-    def keep(self, rows: Floats, weight: Floats | None, at: int) -> None:
+    def keep(self, rows: Floats, weight: Floats | None, at: int, missing: Bools | None = None) -> None:
         """Keep the latest events whole, the first of which is number `at` of the stream."""
         if is_discrete(self.settings.family):
             return
@@ -175,8 +200,31 @@ class Shards(dict[Hashable, Shard]):
         first = max(0, len(rows) - WHOLE_EVENTS)
         self.whole.count += first  # those would be gone by now
         self.whole.add(
-            rows[first:], None if weight is None else weight[first:], np.arange(at + first, at + len(rows))
+            rows[first:],
+            None if weight is None else weight[first:],
+            np.arange(at + first, at + len(rows)),
+            None if missing is None else missing[first:],
         )
+
+    def impute(self, model: Model) -> None:
+        """Draw missing values anew, from this model: those of all events that are kept as they came.
+
+        Trees keep the values drawn before, unless all their events are kept: a model of few events may be wrong.
+        """
+        if all(part.watch.missing is None for part in self.values()):
+            return
+        for part in self.values():
+            part.impute(model, self.settings.seed)
+        self.whole.impute(model, self.settings.seed)
+        if all(part.is_replayable for part in self.values()):  # no stray is older
+            latest = self.latest()
+            strays = Watch(self.n_features)
+            strays.see(latest[model.large.outside(latest)], first=0)
+            self.replace_strays(strays)
+
+    def replace_strays(self, strays: Watch) -> None:
+        """Have other strays."""
+        self._strays = strays
 
     def fill(self, row: Floats, shard: Hashable) -> Floats:
         """A row with its missing values (NaN) taken from the nearest leaf of its shard, or of another."""
@@ -190,7 +238,7 @@ class Shards(dict[Hashable, Shard]):
     def widen(self, values: Floats) -> None:
         """Add features that no event had until now; all events so far count as having these values."""
         self.strays.widen(values)
-        self._widen_parts(values)
+        self._widen_parts(values, unknown=True)
         self.n_features += len(values)
         self.capacity = self.n_features
 
@@ -207,11 +255,11 @@ class Shards(dict[Hashable, Shard]):
             self.capacity = n_features + spare
         self.n_features = max(self.n_features, n_features)
 
-    def _widen_parts(self, values: Floats) -> None:
+    def _widen_parts(self, values: Floats, unknown: bool = False) -> None:
         for part in self.values():
-            part.widen(values)
+            part.widen(values, unknown)
         if self.whole.count:
-            self.whole.widen(values)
+            self.whole.widen(values, unknown)
 
     def reorder(self, columns: Ints) -> None:
         """Put the features of all shards in another order: the new column j is the old columns[j]."""
@@ -245,7 +293,7 @@ class Shards(dict[Hashable, Shard]):
             if width > self.n_features and self:
                 self.widen(part.tree.total.mean[0, self.n_features :])
             elif width < self.n_features:
-                part.widen(means()[width:])
+                part.widen(means()[width:], unknown=True)
             self.begin(max(self.n_features, width))
             return
         short = width - self.capacity
@@ -269,6 +317,7 @@ class Shards(dict[Hashable, Shard]):
             ours.tree.merge(theirs.tree)
             ours.watch.merge(theirs.watch)
             ours.n_seen += theirs.n_seen
+            ours.learnt_here = False
         self.make_room()
         self.strays.merge(other.strays)
 
@@ -367,8 +416,10 @@ class Shards(dict[Hashable, Shard]):
         n_seen, watch = sum(part.n_seen for part in self.values()), Watch(self.n_features)
         watch.count = max(0, Watch.due(n_seen) - len(age))
         rows, weight = np.concatenate(parts)[newest_last], np.concatenate(weights)[newest_last]
-        watch.see(rows, 0, weight, at=n_seen - len(rows))
-        return Shard(self.merged_tree(), watch, n_seen)
+        missing = np.concatenate([part.watch.latest_missing(share) for part in self.values()])
+        missing = missing[newest_last, : self.n_features]
+        watch.see(rows, 0, weight, n_seen - len(rows), missing)
+        return Shard(self.merged_tree(), watch, n_seen, learnt_here=False)
 
     def tree_of(self, key: Hashable) -> SummaryTree:
         """A copy of one shard's tree, without spare columns; KeyError if there is no such shard."""

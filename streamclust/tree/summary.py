@@ -214,6 +214,12 @@ class SummaryTree(TreeReading):
             balance(self._tree)
             self._forget_sums()
 
+    def emptied(self) -> SummaryTree:
+        """A tree with the same parameters and room, before its first event."""
+        return SummaryTree(
+            self.n_features, self.scatter, self.max_leaves, self.split, self.half_life, self.seed, self.leaf_size
+        )
+
     def copy(self) -> SummaryTree:
         """A tree of its own with the same state: both continue alike, bit for bit."""
         twin = copy(self)
