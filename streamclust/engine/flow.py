@@ -430,6 +430,7 @@ class Engine(Looking):
             drifted,
             float(self.recent(self.look_gap)[1].mean()),
             aside,
+            self.shards.gaps() if rows is None and self.shards.is_replayable else None,
             fresh,
         )
         self.pending_refit = Refit.started(work, due=self.n_seen + lag, background=s.background and lag > 0)

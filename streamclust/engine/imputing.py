@@ -7,31 +7,84 @@ gaps. The draws of an event depend on the seed and on its number alone, not on h
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from streamclust._kernels.engine.imputing import draw_counts, draw_gaussians
 from streamclust._kernels.hashing import splitmix64
 from streamclust._kernels.types import Bools, Floats, Ints
+from streamclust.blas import weighted_sum
 from streamclust.engine.model import Model, point_parameters, reach
 from streamclust.families.discrete import BernoulliParameters, MultinomialParameters, PoissonParameters
 
 MIN_PROBABILITY = 1e-12
 """Probabilities and rates below this are raised to it before their logarithm is taken."""
+SHARE_ROUNDS = 50
+"""EM iterations for the components' shares. A component made of filled-in values alone loses about half of its share
+in each; more take longer and change little."""
+MIN_SUPPORT_EVENTS = 1.0
+"""A component is supported by what is known of events if that lets expect so many of them in it."""
+NO_JOINT: Floats = np.empty((0, 0))
 
 
-def imputed(model: Model, rows: Floats, missing: Bools, number: Ints, seed: int) -> Floats:
-    """Rows with their missing values drawn from the model; `number` is that of each event in the stream.
+class Gaps(NamedTuple):
+    """Events of a stream that lacks some values: rows with those filled in, which values, and the events' weights."""
 
-    Rows have the model's features.
+    rows: Floats
+    missing: Bools
+    weight: Floats
+
+
+def imputed(
+    model: Model, rows: Floats, missing: Bools, number: Ints, seed: int, log_share: Floats | None = None
+) -> Floats:
+    """Rows of the model's features, with their missing values drawn from the model.
+
+    number     of each event in the stream
+    log_share  of each component on show; None: by their weights
     """
     filled = np.array(rows, dtype=float)
-    order = grouped(missing)
-    uniform = uniforms(number, seed, rows.shape[1] + 1)
+    share = model.log_share if log_share is None else log_share
+    _draw(model, filled, missing, grouped(missing), uniforms(number, seed, rows.shape[1] + 1), share, NO_JOINT)
+    return filled
+
+
+def supported(model: Model, events: Gaps) -> Bools:
+    """Which components on show the known values of events support."""
+    return np.asarray(np.exp(fitted_shares(model, events)) * events.weight.sum() >= MIN_SUPPORT_EVENTS)
+
+
+def fitted_shares(model: Model, events: Gaps) -> Floats:
+    """Log shares of the components on show under which the known values of events are likeliest.
+
+    A component's weight counts values that were filled in, drawn from it, too: so a component that only such values
+    support would never vanish. What is known of the events does not support it.
+    """
+    known = slice(0, model.n_coordinates)
+    rows, missing, weight = events.rows[:, known].copy(), events.missing[:, known], events.weight
+    joint = np.empty((len(rows), len(model.log_share)))
+    everyone = np.lexsort(np.packbits(missing, axis=1).T)
+    uniform = np.zeros((len(rows), rows.shape[1] + 1, 2))
+    _draw(model, rows, missing, everyone, uniform, model.log_share, joint)
+    density = np.exp(joint - joint.max(axis=1, keepdims=True) - model.log_share)
+    share = np.exp(model.log_share)
+    for _ in range(SHARE_ROUNDS):
+        each = density * share
+        share = weighted_sum(weight / each.sum(axis=1), each) / weight.sum()
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(share))
+
+
+def _draw(
+    model: Model, rows: Floats, missing: Bools, order: Ints, uniform: Floats, share: Floats, joint: Floats
+) -> None:
+    """Draw the missing values in place, and set `joint`, if it has rows: see `draw_gaussians`."""
+    missing = np.ascontiguousarray(missing)
     if model.whitened_features:
         near = np.sqrt([0.0, *(2 * reach(n) for n in range(1, rows.shape[1] + 1))])
-        draw_gaussians(filled, missing, order, uniform, *model.gaussians, near)
-        return filled
-    share = np.log(model.shown.clusters.weight / model.shown.clusters.weight.sum())
+        draw_gaussians(rows, missing, order, uniform, share, *model.gaussians, near, joint)
+        return
     found = point_parameters(model.shown)
     if isinstance(found, BernoulliParameters):
         p = np.clip(found.probability, MIN_PROBABILITY, 1 - MIN_PROBABILITY)
@@ -44,8 +97,7 @@ def imputed(model: Model, rows: Floats, missing: Bools, number: Ints, seed: int)
         rate = np.maximum(found.rate, MIN_PROBABILITY)
         parts = np.log(rate), -rate, rate
     shared, binary = isinstance(found, MultinomialParameters), isinstance(found, BernoulliParameters)
-    draw_counts(filled, missing, order, uniform, share, *parts, shared, binary)
-    return filled
+    draw_counts(rows, missing, order, uniform, share, *parts, shared, binary, joint)
 
 
 def grouped(missing: Bools) -> Ints:

@@ -314,12 +314,13 @@ class Model:
         if known.all():
             return np.asarray(self.expected.log_joint(points))
         if not known.any():
-            return np.broadcast_to(self._log_share, (len(points), len(self.rows)))
+            return np.broadcast_to(self.log_share, (len(points), len(self.rows)))
         parameters = marginal(point_parameters(self.expected), known)
-        return np.asarray(log_density(self.expected, parameters, points) + self._log_share)
+        return np.asarray(log_density(self.expected, parameters, points) + self.log_share)
 
     @cached_property
-    def _log_share(self) -> Floats:
+    def log_share(self) -> Floats:
+        """Log share of the weight that each component on show has."""
         weight = self.expected.clusters.weight
         return np.asarray(np.log(weight / weight.sum()))
 
@@ -329,13 +330,12 @@ class Model:
         return as_arrays(cost_form(self.expected) if self.moved else self.form)
 
     @cached_property
-    def gaussians(self) -> tuple[Floats, Floats, Floats]:
-        """Log shares, means and covariance matrices of the components on show, which are Gaussians."""
-        weight, found = self.shown.clusters.weight, point_parameters(self.shown)
+    def gaussians(self) -> tuple[Floats, Floats]:
+        """Means and covariance matrices of the components on show, which are Gaussians."""
+        found = point_parameters(self.shown)
         assert isinstance(found, GaussianParameters)
         covariance = matrices(found.covariance, found.mean.shape[1])
-        plain = np.ascontiguousarray
-        return np.log(weight / weight.sum()), plain(found.mean), plain(covariance)
+        return np.ascontiguousarray(found.mean), np.ascontiguousarray(covariance)
 
     def probability(self, points: Floats) -> Floats:
         """p(cluster | x), rows x clusters on show."""

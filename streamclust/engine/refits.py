@@ -13,6 +13,7 @@ import numpy as np
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine.births import MIN_BIRTH_EVENTS
 from streamclust.engine.dp_means import refit_dp_means
+from streamclust.engine.imputing import Gaps, supported
 from streamclust.engine.model import NOWHERE, Model, Result, check_finite, chosen, joined, weighing
 from streamclust.engine.present import WithStrays
 from streamclust.engine.settings import COVARIANCE, EngineSettings
@@ -52,6 +53,8 @@ class Work(NamedTuple):
     """What one of the latest events weighs."""
     aside: Ints = NOWHERE
     """Rare components of the old model that `tree` holds no events of: they stay as they are."""
+    gaps: Gaps | None = None
+    """All events, if they are all known and some of their values were missing."""
     fresh: bool = False
     """Whether to start without the clusters and the prior of the old model: the last refit from those failed."""
 
@@ -186,6 +189,8 @@ def find(work: Work) -> Found:
         best = keeping_rare(settings, best, start, *tree.outside())
     if work.drifted:
         best = keeping(best, fed(best, work.watched))
+    if work.gaps is not None:
+        best = keeping(best, supported(by_itself(best), work.gaps))
     points, weight = tree.sample()
     rare = set_aside(work, best, float(weight.sum()))
     if len(rare):

@@ -14,6 +14,7 @@ from streamclust._kernels.engine.windows import block_sums
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine import schedule
 from streamclust.engine.capacity import FIRST_LEAVES, leaves_for
+from streamclust.engine.imputing import Gaps, fitted_shares
 from streamclust.engine.model import Model, Seen
 from streamclust.engine.present import as_of_now, drifted, kish
 from streamclust.engine.settings import EngineSettings
@@ -105,9 +106,9 @@ class Shard:
         held = self.watch.count <= WINDOW_EVENTS and self.watch.count == self.n_seen == self.tree.n_events
         return held and self.learnt_here and not self.tree.timed
 
-    def impute(self, model: Model, seed: int) -> None:
+    def impute(self, model: Model, log_share: Floats, seed: int) -> None:
         """Draw missing values anew, from this model; as long as all events are watched, in the tree too."""
-        self.watch.impute(model, seed)
+        self.watch.impute(model, log_share, seed)
         if self.watch.missing is not None and self.is_replayable:
             tree = self.tree.emptied()
             tree.insert_checked(self.watch.latest(), self.watch.weights(), np.empty(0))
@@ -211,16 +212,30 @@ class Shards(dict[Hashable, Shard]):
 
         Trees keep the values drawn before, unless all their events are kept: a model of few events may be wrong.
         """
-        if all(part.watch.missing is None for part in self.values()):
+        events = self.gaps()
+        if events is None:
             return
+        share = fitted_shares(model, events)
         for part in self.values():
-            part.impute(model, self.settings.seed)
-        self.whole.impute(model, self.settings.seed)
-        if all(part.is_replayable for part in self.values()):  # no stray is older
+            part.impute(model, share, self.settings.seed)
+        self.whole.impute(model, share, self.settings.seed)
+        if self.is_replayable:  # no stray is older
             latest = self.latest()
             strays = Watch(self.n_features)
             strays.see(latest[model.large.outside(latest)], first=0)
             self.replace_strays(strays)
+
+    @property
+    def is_replayable(self) -> bool:
+        """Whether all events are watched, and trees could be built anew from them."""
+        return all(part.is_replayable for part in self.values())
+
+    def gaps(self) -> Gaps | None:
+        """The watched events; None if no value of theirs was missing."""
+        if all(part.watch.missing is None for part in self.values()):
+            return None
+        missing = [part.watch.latest_missing()[:, : self.n_features] for part in self.values()]
+        return Gaps(self.latest(), np.concatenate(missing), self.latest_weights())
 
     def replace_strays(self, strays: Watch) -> None:
         """Have other strays."""

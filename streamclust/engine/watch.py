@@ -120,12 +120,16 @@ class Ring:
         self.rows = change.points(self.rows, np.random.default_rng([self.count, self.size]))
         self.missing = None
 
-    def impute(self, model: Model, seed: int) -> None:
-        """Draw the missing values anew, from this model; those that it has no feature for stay."""
+    def impute(self, model: Model, log_share: Floats, seed: int) -> None:
+        """Draw the missing values anew, from this model; those that it has no feature for stay.
+
+        `log_share` is that of each of its components.
+        """
         if self.missing is not None:
             rows, written, known = self.rows.copy(), slice(0, len(self)), slice(0, model.n_coordinates)
             missing = self.missing[written, known]
-            rows[written, known] = imputed(model, rows[written, known], missing, self.at[written], seed)
+            number = self.at[written]
+            rows[written, known] = imputed(model, rows[written, known], missing, number, seed, log_share)
             self.replace_rows(rows)
 
     def replace_rows(self, rows: Floats) -> None:

@@ -68,6 +68,7 @@ def draw_gaussians(
     mean: Floats,
     covariance: Floats,
     reach: Floats,
+    joint: Floats,
 ) -> None:
     """Draw the missing values of rows, in place, from Gaussian components.
 
@@ -75,6 +76,7 @@ def draw_gaussians(
     uniform  for each row, one pair for the component and one for each feature
     reach    by number of known features, the Mahalanobis distance within which a component predicts: farther rows
              are predicted as if at that distance, since a regression line says nothing of what lies beyond its data
+    joint    where it has rows: gets the log probability of each component and of what is known, but for constants
     """
     d, k_all = mean.shape[1], mean.shape[0]
     place = np.empty(d, dtype=np.int64)
@@ -118,6 +120,8 @@ def draw_gaussians(
                 z[k, i] = gap / factor[k, i, i]
                 square += z[k, i] * z[k, i]
             score[k] = log_share[k] - log_root[k] - 0.5 * square
+            if joint.size > 0:
+                joint[r, k] = score[k]
         k = draw_one(score, uniform[r, d, 0])
         if not whole[k]:
             factor_rows(covariance[k], place, known, d, factor[k])
@@ -165,6 +169,7 @@ def draw_counts(
     rate: Floats,
     shared: bool,
     binary: bool,
+    joint: Floats,
 ) -> None:
     """Draw the missing counts of rows, in place: Poisson with these rates or, if `binary`, 1 with this probability.
 
@@ -188,6 +193,8 @@ def draw_counts(
                     held[k] += rate[k, j]
             if shared:
                 score[k] -= total * math.log(max(held[k], 1e-300))
+            if joint.size > 0:
+                joint[r, k] = score[k]
         k = draw_one(score, uniform[r, d, 0])
         scale = total / max(held[k], 1e-300) if shared else 1.0
         for j in range(d):
