@@ -23,8 +23,6 @@ MIN_PROBABILITY = 1e-12
 SHARE_ROUNDS = 50
 """EM iterations for the components' shares. A component made of filled-in values alone loses about half of its share
 in each; more take longer and change little."""
-MIN_SUPPORT_EVENTS = 1.0
-"""A component is supported by what is known of events if that lets expect so many of them in it."""
 NO_JOINT: Floats = np.empty((0, 0))
 
 
@@ -51,16 +49,43 @@ def imputed(
 
 
 def supported(model: Model, events: Gaps) -> Bools:
-    """Which components on show the known values of events support."""
-    return np.asarray(np.exp(fitted_shares(model, events)) * events.weight.sum() >= MIN_SUPPORT_EVENTS)
+    """Which components on show the known values of events support: all, but the one that they support least, if any.
+
+    Without a supported component the known values are less likely by more than its parameters cost (BIC). Values that
+    were filled in confirm the component that they were drawn from: they must not count.
+    """
+    joint, share = known_joint(model, events)
+    each = np.exp(joint - joint.max(axis=1, keepdims=True) - model.log_share + share)
+    total = each.sum(axis=1)
+    others = np.maximum(total[:, None] - each, np.finfo(float).eps * total[:, None])
+    gain = weighted_sum(events.weight, np.log(total[:, None] / others))
+    n_events = np.maximum(np.exp(share) * events.weight.sum(), 1.0)
+    excess = gain - n_parameters(model) / 2 * np.log(n_events)
+    kept = np.ones(len(share), dtype=bool)
+    if len(share) > 1:
+        kept[excess.argmin()] = excess.min() > 0
+    return kept
+
+
+def n_parameters(model: Model) -> int:
+    """Number of parameters of a component, its share among them."""
+    d = model.n_coordinates
+    return {"full": 1 + d + d * (d + 1) // 2, "diagonal": 1 + 2 * d, "scalar": 2 + d, "none": 1 + d}[
+        model.shown.clusters.kind
+    ]
 
 
 def fitted_shares(model: Model, events: Gaps) -> Floats:
     """Log shares of the components on show under which the known values of events are likeliest.
 
     A component's weight counts values that were filled in, drawn from it, too: so a component that only such values
-    support would never vanish. What is known of the events does not support it.
+    support would never vanish.
     """
+    return known_joint(model, events)[1]
+
+
+def known_joint(model: Model, events: Gaps) -> tuple[Floats, Floats]:
+    """log p(known values, component) by the components' weights, but for constants; and the fitted log shares."""
     known = slice(0, model.n_coordinates)
     rows, missing, weight = events.rows[:, known].copy(), events.missing[:, known], events.weight
     joint = np.empty((len(rows), len(model.log_share)))
@@ -73,7 +98,7 @@ def fitted_shares(model: Model, events: Gaps) -> Floats:
         each = density * share
         share = weighted_sum(weight / each.sum(axis=1), each) / weight.sum()
     with np.errstate(divide="ignore"):
-        return np.asarray(np.log(share))
+        return joint, np.log(share)
 
 
 def _draw(

@@ -190,7 +190,7 @@ def find(work: Work) -> Found:
     if work.drifted:
         best = keeping(best, fed(best, work.watched))
     if work.gaps is not None:
-        best = keeping(best, supported(by_itself(best), work.gaps))
+        best = keeping_supported(best, work.gaps)
     points, weight = tree.sample()
     rare = set_aside(work, best, float(weight.sum()))
     if len(rare):
@@ -223,6 +223,13 @@ def find(work: Work) -> Found:
     member = (owner[:, None] == np.arange(owner.max() + 1)).astype(float)
     shared = shared @ member
     return Found(best, shared, shared.sum(axis=1), new_weight @ member, strangers, tuple(owner.tolist()))
+
+
+def keeping_supported(result: Result, events: Gaps) -> Result:
+    """Only the clusters that the known values of events support, dropped one by one."""
+    while not (kept := supported(by_itself(result), events)).all():
+        result = keeping(result, kept)
+    return result
 
 
 def set_aside(work: Work, found: Result, weight: float) -> Moments:
