@@ -131,19 +131,29 @@ def show(name: str, runs: list[Score]) -> None:
         for what in ("complete", "incomplete")
     ]
     seconds = np.mean([run.seconds for run in runs])
-    print(f"{name:42} K {found:16} ARI complete {parts[0]}  incomplete {parts[1]}  {seconds:6.2f} s", flush=True)
+    print(
+        f"{name:42} K {found:16} ARI complete {parts[0]}  incomplete {parts[1]}  {seconds:6.2f} s", flush=True
+    )
 
 
 def main() -> None:
     """Run the streams that were asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--events", type=int, default=30_000)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--only", default="", help="parts of the names of streams, separated by commas: all must be in")
-    parser.add_argument("--family", default="gaussian", choices=("gaussian", "diagonal", "spherical", "poisson"))
+    parser.add_argument(
+        "--only", default="", help="parts of the names of streams, separated by commas: all must be in"
+    )
+    parser.add_argument(
+        "--family", default="gaussian", choices=("gaussian", "diagonal", "spherical", "poisson")
+    )
     parser.add_argument("--refit", default="bkm")
     parser.add_argument("--mixture", default="finite")
-    parser.add_argument("--peers", default="mean,neighbours,regressions", help='separated by commas, or "none"')
+    parser.add_argument(
+        "--peers", default="mean,neighbours,regressions", help='separated by commas, or "none"'
+    )
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     peers = [] if args.peers == "none" else args.peers.split(",")

@@ -41,7 +41,9 @@ class Kept(NamedTuple):
         """Put them back."""
         self.strays.count = self.n_strays
         shards.replace_strays(self.strays)
-        for ring, rows in zip([shards.whole, *(part.watch for part in shards.values())], self.rows, strict=True):
+        for ring, rows in zip(
+            [shards.whole, *(part.watch for part in shards.values())], self.rows, strict=True
+        ):
             ring.replace_rows(rows)
         for part, tree in zip(shards.values(), self.trees, strict=True):
             part.tree = tree

@@ -213,6 +213,7 @@ class Engine(Looking):
         self.led, self.model, self.pending_refit = True, model, None
         if model is not None:
             self.shards.make_room(model.result.n_clusters)
+            self.shards.impute(model)
 
     def replace(self, shard: Hashable, part: Shard, n_features: int, zeros: bool = False) -> None:
         """Replace a shard by a later summary of it; `catch_up` then does what has become due."""

@@ -44,7 +44,9 @@ def imputed(
     """
     filled = np.array(rows, dtype=float)
     share = model.log_share if log_share is None else log_share
-    _draw(model, filled, missing, grouped(missing), uniforms(number, seed, rows.shape[1] + 1), share, NO_JOINT)
+    _draw(
+        model, filled, missing, grouped(missing), uniforms(number, seed, rows.shape[1] + 1), share, NO_JOINT
+    )
     return filled
 
 
@@ -59,8 +61,7 @@ def supported(model: Model, events: Gaps) -> Bools:
     total = each.sum(axis=1)
     others = np.maximum(total[:, None] - each, np.finfo(float).eps * total[:, None])
     gain = weighted_sum(events.weight, np.log(total[:, None] / others))
-    n_events = np.maximum(np.exp(share) * events.weight.sum(), 1.0)
-    excess = gain - n_parameters(model) / 2 * np.log(n_events)
+    excess = gain - n_parameters(model) / 2 * np.log(max(float(events.weight.sum()), 1.0))
     kept = np.ones(len(share), dtype=bool)
     if len(share) > 1:
         kept[excess.argmin()] = excess.min() > 0

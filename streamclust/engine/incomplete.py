@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 Row = Floats | Cells
 """An event as a dense row or, where it may have few of many features, as sparse cells."""
-NO_ROWS: Ints = np.empty(0, dtype=np.int64)
 
 
 def learn_with_zeros(engine: Engine, rows: Floats | list[Row], w: Floats, t: Floats, shard: Hashable) -> None:
@@ -47,10 +46,10 @@ def zero_filled(rows: Floats | list[Row], width: int) -> Floats:
 def learn_filled(engine: Engine, rows: Floats, w: Floats, t: Floats, shard: Hashable) -> None:
     """Learn rows together as far as the model that completes them stays the same, and no new features come."""
     rows = with_width(rows, max(rows.shape[1], engine.n_features))
-    done, widened = 0, widths(rows) if len(rows) else NO_ROWS
     if rows.shape[1] == engine.n_features and fitting(rows, engine.n_features).all():
         engine.learn_checked(rows, w, t, shard)
         return
+    done, widened = 0, widths(rows)
     while done < len(rows):
         engine.do_due()  # what was due before, if that was interrupted
         widen(engine, rows[done])

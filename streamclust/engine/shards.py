@@ -102,17 +102,15 @@ class Shard:
 
     @property
     def is_replayable(self) -> bool:
-        """Whether the watch holds all that the tree was made of."""
+        """Whether the watch holds all that the tree was made of. It does not hold times, by which a tree may forget."""
         held = self.watch.count <= WINDOW_EVENTS and self.watch.count == self.n_seen == self.tree.n_events
-        return held and self.learnt_here and not self.tree.timed
+        return held and self.learnt_here and not (self.tree.timed and self.tree.half_life is not None)
 
     def impute(self, model: Model, log_share: Floats, seed: int) -> None:
         """Draw missing values anew, from this model; as long as all events are watched, in the tree too."""
         self.watch.impute(model, log_share, seed)
         if self.watch.missing is not None and self.is_replayable:
-            tree = self.tree.emptied()
-            tree.insert_checked(self.watch.latest(), self.watch.weights(), np.empty(0))
-            self.tree = tree
+            self.tree = self.tree.relearnt(self.watch.latest(), self.watch.weights())
 
     def merge_tree(self, tree: SummaryTree, at: int) -> None:
         """Learn everything a tree has learnt; watch as many of its sampled events as if all had come one by one.
@@ -208,9 +206,10 @@ class Shards(dict[Hashable, Shard]):
         )
 
     def impute(self, model: Model) -> None:
-        """Draw missing values anew, from this model: those of all events that are kept as they came.
+        """Draw missing values anew, from this model: those of the watched and the latest events.
 
-        Trees keep the values drawn before, unless all their events are kept: a model of few events may be wrong.
+        Trees of few events, which are all watched, are built anew, too: the first models are wrong, and what was drawn
+        from them would stay. Trees of more events keep the values drawn before.
         """
         events = self.gaps()
         if events is None:
