@@ -1,4 +1,4 @@
-"""Missing values: clusters found, ARI and CPU seconds of planted streams whose events lack features, beside peers told K.
+"""Missing values: K, ARI and CPU seconds of planted streams whose events lack features, beside peers told K.
 
 Each stream has five clusters, 8 to 12 of their deviations apart, with random covariances (rates 4 to 40 for counts).
 Which values are missing is drawn beforehand: each with the same probability ("random 20%"), values of the first feature

@@ -138,6 +138,6 @@ def grouped(missing: Bools) -> Ints:
 
 def uniforms(number: Ints, seed: int, n: int) -> Floats:
     """(events, n, 2): numbers from 0 to 1 for each event, the same whenever they are asked for."""
-    own = splitmix64(number + 1) ^ splitmix64(np.array([seed + 1], dtype=np.uint64))
-    bits = splitmix64(own[:, None] + np.arange(1, 2 * n + 1, dtype=np.uint64))
+    own = splitmix64(number + 1) ^ splitmix64(np.array([seed]) + 1)
+    bits = splitmix64(own.view(np.int64)[:, None] + np.arange(1, 2 * n + 1))
     return (bits >> np.uint64(11)).astype(float).reshape(len(number), n, 2) * 2.0**-53

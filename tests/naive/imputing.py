@@ -4,7 +4,7 @@ import numpy as np
 
 
 def drawn(row, missing, uniform, log_share, mean, covariance):
-    """The row with its missing values drawn, by a pair of uniform numbers for each feature and one for the component."""
+    """The row with its missing values drawn by pairs of uniform numbers: for each feature, and for the component."""
     known, d = ~missing, len(row)
     score = np.array(log_share)
     for k in range(len(mean)):
