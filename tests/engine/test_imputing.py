@@ -12,8 +12,10 @@ from streamclust import StreamClusterer
 from streamclust.checkpoint.files import encode
 from streamclust.checkpoint.state import engine_from_state, engine_state
 from streamclust.engine.attempts import attempt
+from streamclust.engine.flow import Engine
 from streamclust.engine.imputing import Gaps, imputed, supported, uniforms
 from streamclust.engine.model import Model
+from streamclust.engine.settings import EngineSettings
 from streamclust.engine.watch import Watch
 from streamclust.families import Finite, Gaussian
 from streamclust.moments import Moments
@@ -34,6 +36,13 @@ def events(n, gone=0.2, seed=0):
     missing[missing.all(axis=1)] = False
     missing[0] = False
     return np.where(missing, np.nan, rows), of
+
+
+def engine_of(rows, weight=()):
+    """An engine that has learnt rows that may lack values."""
+    engine = Engine(rows.shape[1], EngineSettings(background=False))
+    engine.learn_incomplete(rows, np.asarray(weight, dtype=float), np.empty(0))
+    return engine
 
 
 def bits(model):
@@ -201,9 +210,7 @@ def test_restart_is_invisible(tmp_path, at):
 
 def test_older_checkpoints_have_no_missing_values():
     rows, _ = events(1000, 0.3)
-    model = StreamClusterer(background=False)
-    model.learn_many(rows)
-    state = engine_state(model._intake.engine)
+    state = engine_state(engine_of(rows))
     for name in [name for name in state.arrays if name.endswith(".missing")]:
         del state.arrays[name]
     for part in state.values["shards"]:
@@ -216,9 +223,7 @@ def test_older_checkpoints_have_no_missing_values():
 
 def test_the_tree_of_few_events_is_built_anew():
     rows, _ = events(3000, 0.3)
-    model = StreamClusterer(background=False)
-    model.learn_many(rows, weight=np.random.default_rng(0).uniform(0.5, 2.0, size=3000))
-    engine = model._intake.engine
+    engine = engine_of(rows, np.random.default_rng(0).uniform(0.5, 2.0, size=3000))
     before = engine.shards[0].tree
     engine.settle()
     part = engine.shards[0]
@@ -233,9 +238,7 @@ def test_the_tree_of_few_events_is_built_anew():
 
 def test_an_attempt_that_fails_puts_back_what_was_drawn():
     rows, _ = events(1500, 0.3)
-    model = StreamClusterer(background=False)
-    model.learn_many(rows)
-    engine = model._intake.engine
+    engine = engine_of(rows)
     trees = copy.copy([part.tree for part in engine.shards.values()])
     drawn = (
         engine.shards.latest().copy(),
