@@ -119,8 +119,9 @@ PARAMETERS: dict[str, Parameter] = {
         None,
         'A feature that an event lacks is 0 ("zero"), unknown ("impute") or a reason to refuse the event ("error"); by '
         'default "zero" for counts and yes or no, else "impute".',
-        '"zero" suits words that a document does not have. "impute" learns the value of the nearest leaf, and leaves '
-        "the feature out of account in predictions. The same holds for events before the first that has the feature.",
+        '"zero" suits words that a document does not have. "impute" draws the value from the clusters, given the '
+        "features that the event has, and integrates it out in predictions. The same holds for events before the first "
+        "that has the feature.",
         use_none_to="let the family decide",
     ),
     "invalid": Parameter(

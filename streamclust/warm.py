@@ -81,6 +81,18 @@ def forgetting() -> None:
     model.learn_many(events(1500))
 
 
+def missing_values() -> None:
+    """Streams of measurements and of counts that lack some values."""
+    import numpy as np
+
+    from streamclust import StreamClusterer
+
+    rows = abs(events(300).round())
+    rows[5::3, 1] = np.nan
+    for name in ("gaussian", "poisson"):
+        StreamClusterer(family=name, missing="impute").learn_many(rows)
+
+
 def families() -> None:
     """Streams of every other family, with their hierarchies."""
     from streamclust import StreamClusterer
@@ -103,7 +115,7 @@ def other_refits() -> None:
 
 USUAL: tuple[Callable[[], None], ...] = (trees, refits, stream)
 """What the demo and most streams need; `stream` comes last, to find most of its kernels compiled."""
-OTHERS: tuple[Callable[[], None], ...] = (families, other_refits, forgetting)
+OTHERS: tuple[Callable[[], None], ...] = (families, other_refits, forgetting, missing_values)
 
 
 def play(names: Sequence[str]) -> None:

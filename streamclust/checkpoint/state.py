@@ -131,7 +131,8 @@ def shard_state(part: Shard) -> State:
     """State of one shard."""
     arrays = {f"tree.{name}": value for name, value in part.tree.to_arrays().items()}
     arrays |= ring_arrays(part.watch, "watch.")
-    return State(arrays, {"n_seen": part.n_seen, "watched": part.watch.count})
+    values = {"n_seen": part.n_seen, "watched": part.watch.count, "learnt_here": part.learnt_here}
+    return State(arrays, values)
 
 
 def shard_from_state(state: State) -> Shard:
@@ -139,18 +140,20 @@ def shard_from_state(state: State) -> Shard:
     tree = SummaryTree.from_arrays(under(state.arrays, "tree."))
     watch = Watch(tree.n_features)
     fill_ring(watch, under(state.arrays, "watch."), state.values["watched"])
-    return Shard(tree, watch, state.values["n_seen"])
+    return Shard(tree, watch, state.values["n_seen"], state.values.get("learnt_here", False))
 
 
 def ring_arrays(ring: Ring, prefix: str) -> Arrays:
     """The arrays of a ring."""
-    return {prefix + name: getattr(ring, name).copy() for name in ("rows", "weight", "at")}
+    arrays = {prefix + name: getattr(ring, name).copy() for name in ("rows", "weight", "at")}
+    return arrays if ring.missing is None else arrays | {f"{prefix}missing": ring.missing.copy()}
 
 
 def fill_ring(ring: Ring, arrays: Arrays, count: int) -> None:
-    """Restore what `ring_arrays` gave; older checkpoints have no numbers of events."""
+    """Restore what `ring_arrays` gave; older checkpoints have no numbers of events, and no missing values."""
     ring.rows, ring.weight, ring.count = arrays["rows"].copy(), arrays["weight"].copy(), count
     ring.at = arrays["at"].copy() if "at" in arrays else ring.at
+    ring.missing = arrays["missing"].copy() if "missing" in arrays else None
 
 
 # -------------------------------------------------------------------- models

@@ -6,16 +6,47 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from streamclust._kernels.types import Floats
 from streamclust.engine import schedule
 from streamclust.engine.model import Model
 from streamclust.engine.new_features import NEVER
 from streamclust.engine.refits import Refit, reason_of
+from streamclust.engine.shards import Shards
+from streamclust.engine.watch import Watch
 from streamclust.lineage import Mark
+from streamclust.tree import SummaryTree
 
 if TYPE_CHECKING:
     from streamclust.engine.flow import Engine
 
 log = logging.getLogger(__name__)
+
+
+class KeptEvents(NamedTuple):
+    """What shards keep that a publication may replace: strays, trees and events with missing values."""
+
+    strays: Watch
+    n_strays: int
+    trees: list[SummaryTree]
+    rows: list[Floats]
+
+    @classmethod
+    def of(cls, shards: Shards) -> KeptEvents:
+        """The objects themselves: they are replaced, never written to, while something is attempted."""
+        parts = shards.values()
+        rows = [shards.whole.rows, *(part.watch.rows for part in parts)]
+        return cls(shards.strays, shards.strays.count, [part.tree for part in parts], rows)
+
+    def restore(self, shards: Shards) -> None:
+        """Put them back."""
+        self.strays.count = self.n_strays
+        shards.replace_strays(self.strays)
+        for ring, rows in zip(
+            [shards.whole, *(part.watch for part in shards.values())], self.rows, strict=True
+        ):
+            ring.replace_rows(rows)
+        for part, tree in zip(shards.values(), self.trees, strict=True):
+            part.tree = tree
 
 
 class Savepoint(NamedTuple):
@@ -25,20 +56,20 @@ class Savepoint(NamedTuple):
     model: Model | None
     pending_refit: Refit | None
     lineage: Mark
-    strays: int
+    kept: KeptEvents
 
     @classmethod
     def of(cls, engine: Engine) -> Savepoint:
         """The state before an attempt."""
-        strays = engine.shards.strays.count
-        return cls(engine.counters, engine.model, engine.pending_refit, engine.lineage.mark(), strays)
+        kept = KeptEvents.of(engine.shards)
+        return cls(engine.counters, engine.model, engine.pending_refit, engine.lineage.mark(), kept)
 
     def restore(self, engine: Engine) -> None:
         """Undo what was done since."""
         vars(engine).update(self.counters)
         engine.model, engine.pending_refit = self.model, self.pending_refit
         engine.lineage.restore(self.lineage)
-        engine.shards.strays.count = self.strays
+        self.kept.restore(engine.shards)
 
 
 def attempt(engine: Engine, action: Callable[[], None]) -> None:

@@ -9,12 +9,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streamclust._kernels.types import Floats
+from streamclust._kernels.types import Bools, Floats
 from streamclust.engine import schedule
 from streamclust.engine.aside import NOTHING_ASIDE, SetAside, remembered, set_aside
 from streamclust.engine.attempts import attempt
 from streamclust.engine.births import MIN_BIRTH_EVENTS
 from streamclust.engine.carrying import carry_over
+from streamclust.engine.imputing import imputed
 from streamclust.engine.incomplete import Row, learn_filled, learn_with_zeros
 from streamclust.engine.looking import MIN_EXPECTED_EVENTS, TOLERATED_SHARE, Looking
 from streamclust.engine.model import NOWHERE, Model, Result, hidden_components, large_rows
@@ -130,20 +131,26 @@ class Engine(Looking):
         check_points(self.settings.family, x)
         self.learn_checked(x, w, t, shard)
 
-    def learn_checked(self, x: Floats, w: Floats, t: Floats, shard: Hashable = 0) -> None:
-        """Learn checked rows into the summary of their shard, then do what is due; `w` and `t` may be empty."""
+    def learn_checked(
+        self, x: Floats, w: Floats, t: Floats, shard: Hashable = 0, missing: Bools | None = None
+    ) -> None:
+        """Learn checked rows into the summary of their shard, then do what is due; `w` and `t` may be empty.
+
+        `missing` are values that were filled in.
+        """
         x = np.require(
             self.shards.with_spare(x), requirements=["C", "A", "W"]
         )  # what kernels are compiled for
         part = self.shards[shard]
         self.notice_features()
-        self._act()  # what was due before, if that was interrupted
+        self.do_due()  # what was due before, if that was interrupted
         for run in self.runs(len(x)):
+            filled = None if missing is None else missing[run]
             with HeldInterrupts():
-                part.learn(x[run], w[run], t[run], self.n_seen)
-                self.shards.keep(x[run], w[run] if len(w) else None, self.n_seen)
+                part.learn(x[run], w[run], t[run], self.n_seen, filled)
+                self.shards.keep(x[run], w[run] if len(w) else None, self.n_seen, filled)
                 self.n_seen += run.stop - run.start
-            self._act()
+            self.do_due()
 
     def runs(self, n: int) -> Iterator[slice]:
         """Slices of the next n events, each up to the event at which a look, a refit or a publication is due.
@@ -161,7 +168,8 @@ class Engine(Looking):
     ) -> None:
         """Learn checked rows that may lack features or bring new ones.
 
-        What is missing (NaN) is 0 with `zeros`, else it is filled in from the nearest leaf.
+        What is missing (NaN) is 0 with `zeros`, else it is drawn from the model or, before the first refit, taken from
+        the nearest leaf.
         """
         if zeros:
             learn_with_zeros(self, rows, w, t, shard)
@@ -215,6 +223,7 @@ class Engine(Looking):
         self.led, self.model, self.pending_refit = True, model, None
         if model is not None:
             self.shards.make_room(model.result.n_clusters)
+            self.shards.impute(model)
 
     def replace(self, shard: Hashable, part: Shard, n_features: int, zeros: bool = False) -> None:
         """Replace a shard by a later summary of it; `catch_up` then does what has become due."""
@@ -236,7 +245,7 @@ class Engine(Looking):
             return
         if self.n_seen >= self.next_look:
             self.look_gap += self.n_seen - self.next_look  # so many events since the last look
-        self._act()
+        self.do_due()
         if self.pending_refit is not None:
             attempt(self, self._publish_pending)
 
@@ -307,14 +316,24 @@ class Engine(Looking):
         known = self.model.clusters.total().mean[0]
         return np.concatenate([known, np.zeros(max(0, self.n_features - len(known)))])
 
+    @property
+    def n_imputable(self) -> int:
+        """Number of features, the first ones, whose missing values are drawn from the model: 0 before a refit."""
+        refitted = self.model is not None and (self.led or self.n_refits > 0)
+        return self.model.n_coordinates if self.model is not None and refitted else 0
+
+    def impute(self, rows: Floats, missing: Bools) -> Floats:
+        """Rows of the next events, with the missing values of features that the model knows drawn from it."""
+        if self.model is None or not missing[:, : self.n_imputable].any():
+            return rows
+        known = slice(0, self.n_imputable)
+        number = self.n_seen + np.arange(len(rows))
+        drawn = imputed(self.model, rows[:, known], missing[:, known], number, self.settings.seed)
+        return np.concatenate([drawn, rows[:, known.stop :]], axis=1)
+
     def fill(self, row: Floats, shard: Hashable) -> Floats:
-        """A row with its missing values taken from the nearest leaf or, before the first event, cluster."""
-        if self._holds_events or self.model is None:
-            return self.shards.fill(row, shard)
-        clusters = self.model.shown.clusters.mean
-        nearest = clusters[self.model.log_joint(row[None])[0].argmax()]
-        whole = np.concatenate([nearest, np.zeros(len(row) - len(nearest))])
-        return np.where(np.isnan(row), whole, row)
+        """A row with its missing values taken from the nearest leaf; 0 before the first event."""
+        return self.shards.fill(row, shard) if self._holds_events else np.nan_to_num(row)
 
     def settle(self) -> None:
         """Refit at once, whatever the schedule says; the schedule continues from here."""
@@ -337,13 +356,13 @@ class Engine(Looking):
             - self.n_seen
         )
 
-    def _act(self) -> None:
+    def do_due(self) -> None:
         """Do what is due at this event count: publish, look, refit, in this order; then add to the history."""
         if not self.led and self.until_due <= 0:
             attempt(self, self._do_due)
 
     def _do_due(self) -> None:
-        """The steps of `_act`; may fail half-way."""
+        """The steps of `do_due`; may fail half-way."""
         before, looks = self.model, self.n_seen >= self.next_look
         if self.pending_refit is not None and self.n_seen >= self.pending_refit.due:
             self._publish(self.pending_refit)
@@ -434,6 +453,7 @@ class Engine(Looking):
             drifted,
             self._weight_of_one(),
             aside,
+            self.shards.gaps() if rows is None and self.shards.is_replayable else None,
             fresh,
         )
         self.pending_refit = Refit.started(work, due=self.n_seen + lag, background=s.background and lag > 0)
@@ -531,6 +551,7 @@ class Engine(Looking):
             self.model = moved(self.model, *(part[-CATCH_UP_EVENTS:] for part in self.shards.near()))
         self.learnt_until = self.last_refit
         self.shards.make_room(found.result.n_clusters)
+        self.shards.impute(self.model)
         self._recall()
         self.tolerated = max(TOLERATED_SHARE, 2 * found.outside)
 

@@ -54,41 +54,47 @@ def zero_filled(rows: Floats | list[Row], width: int) -> Floats:
 
 
 def learn_filled(engine: Engine, rows: Floats, w: Floats, t: Floats, shard: Hashable) -> None:
-    """Learn runs of rows that have just the features known, together; the others one by one, filled."""
+    """Learn rows together as far as the model that completes them stays the same, and no new features come."""
     rows = with_width(rows, max(rows.shape[1], engine.n_features))
-    done, width = 0, -1
-    alone: Ints = np.empty(0, dtype=np.int64)
+    if rows.shape[1] == engine.n_features and fitting(rows, engine.n_features).all():
+        engine.learn_checked(rows, w, t, shard)
+        return
+    done, widened = 0, widths(rows)
     while done < len(rows):
-        if width != engine.n_features:
-            width = engine.n_features
-            alone = np.flatnonzero(~fitting(rows, width))
-        end = int(next(iter(alone[np.searchsorted(alone, done) :]), len(rows)))
-        if end == done:
+        engine.do_due()  # what was due before, if that was interrupted
+        widen(engine, rows[done])
+        width = engine.n_features
+        end = done + min(max(1, engine.until_due), int(np.searchsorted(widened[done:], width, side="right")))
+        block = rows[done:end, :width]
+        missing = np.isnan(block)
+        alone = np.flatnonzero(missing[:, engine.n_imputable :].any(axis=1))
+        if len(alone) and alone[0] == 0:  # filled by the leaves as they are at this event
             end = done + 1
-            block = completed(engine, rows[done], shard)[None]
+            block = filled(engine, engine.impute(block[:1], missing[:1]), shard)
         else:
-            block = rows[done:end, :width]
-        engine.learn_checked(block, w[done:end], t[done:end], shard)
+            end = done + int(next(iter(alone), len(block)))
+            block = engine.impute(block[: end - done], missing[: end - done])
+        missing = missing[: end - done]
+        engine.count_filled(int(np.count_nonzero(missing.any(axis=1))))
+        engine.learn_checked(block, w[done:end], t[done:end], shard, missing)
         done = end
 
 
-def completed(engine: Engine, row: Floats, shard: Hashable) -> Floats:
-    """Fill the missing values of a row, and add its new features."""
-    shards, known = engine.shards, ~np.isnan(row)
-    width = int(np.flatnonzero(known)[-1]) + 1
+def widen(engine: Engine, row: Floats) -> None:
+    """Add the new features of a row."""
+    shards, width = engine.shards, int(np.flatnonzero(~np.isnan(row))[-1]) + 1
     with HeldInterrupts():
         if shards.n_features == 0:
             shards.begin(width)
         elif width > shards.n_features:
             shards.widen(np.nan_to_num(row[shards.n_features : width]))
-            engine.count_filled(widened=True)
-        else:
-            engine.count_filled(widened=False)
-    row = row[: shards.n_features]
-    if len(row) < shards.n_features or not known[: len(row)].all():
-        row = engine.fill(with_width(row[None], shards.n_features)[0], shard)
-        row = np.abs(np.rint(row)) if is_discrete(engine.settings.family) else row  # a mean is no count
-    return row
+            engine.begin_features()
+
+
+def filled(engine: Engine, rows: Floats, shard: Hashable) -> Floats:
+    """Rows with the missing values of the nearest leaf."""
+    found = np.array([engine.fill(row, shard) for row in rows])
+    return np.abs(np.rint(found)) if is_discrete(engine.settings.family) else found  # a mean is no count
 
 
 # -------------------------------------------------------------------- rows of different widths

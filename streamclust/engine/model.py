@@ -314,12 +314,13 @@ class Model:
         if known.all():
             return np.asarray(self.expected.log_joint(points))
         if not known.any():
-            return np.broadcast_to(self._log_share, (len(points), len(self.rows)))
+            return np.broadcast_to(self.log_share, (len(points), len(self.rows)))
         parameters = marginal(point_parameters(self.expected), known)
-        return np.asarray(log_density(self.expected, parameters, points) + self._log_share)
+        return np.asarray(log_density(self.expected, parameters, points) + self.log_share)
 
     @cached_property
-    def _log_share(self) -> Floats:
+    def log_share(self) -> Floats:
+        """Log share of the weight that each component on show has."""
         weight = self.expected.clusters.weight
         return np.asarray(np.log(weight / weight.sum()))
 
@@ -332,6 +333,14 @@ class Model:
     def _arrays(self) -> tuple[Floats, Floats | None, Floats]:
         """The costs by which events are assigned."""
         return as_arrays(cost_form(self.expected) if self.moved else self.form)
+
+    @cached_property
+    def gaussians(self) -> tuple[Floats, Floats]:
+        """Means and covariance matrices of the components on show, which are Gaussians."""
+        found = point_parameters(self.shown)
+        assert isinstance(found, GaussianParameters)
+        covariance = matrices(found.covariance, found.mean.shape[1])
+        return np.ascontiguousarray(found.mean), np.ascontiguousarray(covariance)
 
     def probability(self, points: Floats) -> Floats:
         """p(cluster | x), rows x clusters on show."""
@@ -402,8 +411,12 @@ def as_arrays(form: CostForm) -> tuple[Floats, Floats | None, Floats]:
 
 def full_covariances(result: Mixture) -> Floats:
     """Covariances as matrices, whatever form they are kept in."""
-    kept, d = result.covariances, result.means.shape[1]
-    return kept if kept.ndim == 3 else kept.reshape(len(kept), -1, 1) * np.eye(d)
+    return matrices(result.covariances, result.means.shape[1])
+
+
+def matrices(covariance: Floats, d: int) -> Floats:
+    """Covariances of d features as matrices: kept whole, by their diagonals or as one number each."""
+    return covariance if covariance.ndim == 3 else covariance.reshape(len(covariance), -1, 1) * np.eye(d)
 
 
 def point_parameters(result: Result) -> PointParameters:

@@ -81,12 +81,14 @@ class NewFeatures(Reading):
         """Whether no cluster is known yet in the directions of a new sketch: births would be pieces of clusters."""
         return self.sketch is not None and self.feature_gap == schedule.FEATURE_EVENTS
 
-    def count_filled(self, widened: bool) -> None:
-        """Count an event, about to be learnt, that lacks a feature; `widened`: it is the first that has some other."""
-        if widened and self.awaits_features:
+    def begin_features(self) -> None:
+        """Count events that lack a feature from now on: the next event is the first that has a new one."""
+        if self.awaits_features:
             self.features_since, self.n_filled = self.n_seen, 0
-        else:
-            self.n_filled += 1
+
+    def count_filled(self, n: int) -> None:
+        """Count events, about to be learnt, that lack a feature."""
+        self.n_filled += n
 
     def _schedule_features(self, gap: int) -> None:
         following = schedule.next_feature_search(self.n_seen, gap)

@@ -14,6 +14,7 @@ from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine.aside import NOTHING_ASIDE, SetAside
 from streamclust.engine.births import MIN_BIRTH_EVENTS
 from streamclust.engine.dp_means import refit_dp_means
+from streamclust.engine.imputing import Gaps, supported
 from streamclust.engine.model import NOWHERE, Model, Result, check_finite, chosen, joined, weighing
 from streamclust.engine.present import WithStrays
 from streamclust.engine.settings import COVARIANCE, EngineSettings
@@ -53,6 +54,8 @@ class Work(NamedTuple):
     """What one of the latest events weighs."""
     aside: SetAside = NOTHING_ASIDE
     """Components of the old model that `tree` holds no events of: they stay as they are."""
+    gaps: Gaps | None = None
+    """All events, if they are all known and some of their values were missing."""
     fresh: bool = False
     """Whether to start without the clusters and the prior of the old model: the last refit from those failed."""
 
@@ -193,6 +196,8 @@ def find(work: Work) -> Found:
         best = keeping_rare(settings, best, start, *tree.outside())
     if work.drifted:
         best = keeping(best, fed(best, work.watched))
+    if work.gaps is not None:
+        best = keeping_supported(best, work.gaps)
     best, placed = with_aside(work, best)
     compared = Comparison.of(work, tree, placed)
     component, shared, new_weight = compared.by(best)
@@ -213,6 +218,13 @@ def find(work: Work) -> Found:
     member = (owner[:, None] == np.arange(owner.max() + 1)).astype(float)
     shared = shared @ member
     return Found(best, shared, shared.sum(axis=1), new_weight @ member, strangers, tuple(owner.tolist()))
+
+
+def keeping_supported(result: Result, events: Gaps) -> Result:
+    """Only the clusters that the known values of events support, dropped one by one."""
+    while not (kept := supported(by_itself(result), events)).all():
+        result = keeping(result, kept)
+    return result
 
 
 def with_aside(work: Work, found: Result) -> tuple[Result, SetAside]:

@@ -11,9 +11,10 @@ from typing import Self
 import numpy as np
 
 from streamclust._kernels.engine.windows import block_sums
-from streamclust._kernels.types import Floats, Ints
+from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine import schedule
 from streamclust.engine.capacity import FIRST_LEAVES, leaves_for
+from streamclust.engine.imputing import Gaps, fitted_shares
 from streamclust.engine.model import Model, Seen
 from streamclust.engine.present import as_of_now, drifted, kish
 from streamclust.engine.settings import EngineSettings
@@ -51,6 +52,8 @@ class Shard:
     tree: SummaryTree
     watch: Watch
     n_seen: int = 0
+    learnt_here: bool = True
+    """Whether every event of the tree came one by one: as long as the watch holds them all, it can be built anew."""
 
     @classmethod
     def like(cls, tree: SummaryTree, seed: int) -> Self:
@@ -70,10 +73,10 @@ class Shard:
         half_lives = (number[-1] - number) / half_life
         return np.where(half_lives < MAX_HALF_LIVES, weight * np.exp2(-half_lives), 0.0)
 
-    def widen(self, values: Floats) -> None:
-        """Add columns in which every event so far has these values."""
+    def widen(self, values: Floats, unknown: bool = False) -> None:
+        """Add columns in which every event so far has these values; `unknown`: the values are filled in."""
         self.tree.widen(values)
-        self.watch.widen(values)
+        self.watch.widen(values, unknown)
 
     def reorder(self, columns: Ints) -> None:
         """Put the features in another order: the new column j is the old columns[j]."""
@@ -86,23 +89,44 @@ class Shard:
         """Have everything in other coordinates."""
         self.tree = self.tree.carried(change)
         self.watch.carry(change)
+        self.learnt_here = False
 
     def narrowed(self, n_features: int) -> Shard:
         """A shard of its own with the first features alone: the others are spare, and 0 for every event."""
         watch = copy(self.watch)
         watch.rows = self.watch.rows[:, :n_features].copy()
+        if watch.missing is not None:
+            watch.missing = watch.missing[:, :n_features].copy()
         watch._kept = watch._sums = None
-        return Shard(self.tree.narrowed(n_features), watch, self.n_seen)
+        return Shard(self.tree.narrowed(n_features), watch, self.n_seen, self.learnt_here)
 
-    def learn(self, rows: Floats, weight: Floats, time: Floats, at: int) -> None:
-        """Learn checked rows, of which the first is number `at` of the stream; no weights or times: an empty array."""
+    def learn(
+        self, rows: Floats, weight: Floats, time: Floats, at: int, missing: Bools | None = None
+    ) -> None:
+        """Learn checked rows, of which the first is number `at` of the stream; no weights or times: an empty array.
+
+        `missing` are values that were filled in.
+        """
         self.tree.insert_checked(rows, weight, time)
-        self.watch.see(rows, self.n_seen, weight if len(weight) else None, at)
+        self.watch.see(rows, self.n_seen, weight if len(weight) else None, at, missing)
         self.n_seen += len(rows)
+
+    @property
+    def is_replayable(self) -> bool:
+        """Whether the watch holds all that the tree was made of. It does not hold times, by which a tree may forget."""
+        held = self.watch.count <= WINDOW_EVENTS and self.watch.count == self.n_seen == self.tree.n_events
+        return held and self.learnt_here and not (self.tree.timed and self.tree.half_life is not None)
+
+    def impute(self, model: Model, log_share: Floats, seed: int) -> None:
+        """Draw missing values anew, from this model; as long as all events are watched, in the tree too."""
+        self.watch.impute(model, log_share, seed)
+        if self.watch.missing is not None and self.is_replayable:
+            self.tree = self.tree.relearnt(self.watch.latest(), self.watch.weights())
 
     def merge(self, other: Shard, n: int, n_other: int) -> None:
         """Learn all that another shard has learnt, as if their streams, of n and `n_other` events, had run together."""
         self.tree.merge(other.tree)
+        self.learnt_here = False
         self.n_seen += other.n_seen
         both = side_by_side(self.watch.kept(), n, other.watch.kept(), n_other)
         self.watch.refill(both, Watch.due(self.n_seen))
@@ -114,13 +138,13 @@ class Shard:
         watch.count = Watch.due(tree.n_events)
         at = tree.n_events - np.cumsum(watch.stands_for()[::-1].astype(np.int64))[::-1]
         watch.refill(KeptEvents(drawn(tree, len(at)), np.ones(len(at)), at), watch.count)
-        return cls(tree, watch, tree.n_events)
+        return cls(tree, watch, tree.n_events, learnt_here=False)
 
     def widened(self, more: int) -> Shard:
         """The shard with so many columns of zeros more: a copy, if any."""
         if not more:
             return self
-        twin = Shard(self.tree.copy(), copy(self.watch), self.n_seen)
+        twin = Shard(self.tree.copy(), copy(self.watch), self.n_seen, self.learnt_here)
         twin.widen(np.zeros(more))
         return twin
 
@@ -181,7 +205,7 @@ class Shards(dict[Hashable, Shard]):
                 for tree in trees:
                     tree.raise_max_leaves(most)
 
-    def keep(self, rows: Floats, weight: Floats | None, at: int) -> None:
+    def keep(self, rows: Floats, weight: Floats | None, at: int, missing: Bools | None = None) -> None:
         """Keep the latest events whole, the first of which is number `at` of the stream."""
         if is_discrete(self.settings.family):
             return
@@ -190,8 +214,46 @@ class Shards(dict[Hashable, Shard]):
         first = max(0, len(rows) - WHOLE_EVENTS)
         self.whole.count += first  # those would be gone by now
         self.whole.add(
-            rows[first:], None if weight is None else weight[first:], np.arange(at + first, at + len(rows))
+            rows[first:],
+            None if weight is None else weight[first:],
+            np.arange(at + first, at + len(rows)),
+            None if missing is None else missing[first:],
         )
+
+    def impute(self, model: Model) -> None:
+        """Draw missing values anew, from this model: those of the watched and the latest events.
+
+        Trees of few events, which are all watched, are built anew, too: the first models are wrong, and what was drawn
+        from them would stay. Trees of more events keep the values drawn before.
+        """
+        events = self.gaps()
+        if events is None:
+            return
+        share = fitted_shares(model, events)
+        for part in self.values():
+            part.impute(model, share, self.settings.seed)
+        self.whole.impute(model, share, self.settings.seed)
+        if self.is_replayable:  # no stray is older
+            latest = self.latest()
+            strays = Watch(self.n_features)
+            strays.see(latest[model.large.outside(latest)], first=0)
+            self.replace_strays(strays)
+
+    @property
+    def is_replayable(self) -> bool:
+        """Whether all events are watched, and trees could be built anew from them."""
+        return all(part.is_replayable for part in self.values())
+
+    def gaps(self) -> Gaps | None:
+        """The watched events; None if no value of theirs was missing."""
+        if all(part.watch.missing is None for part in self.values()):
+            return None
+        missing = [part.watch.latest_missing()[:, : self.n_features] for part in self.values()]
+        return Gaps(self.latest(), np.concatenate(missing), self.latest_weights())
+
+    def replace_strays(self, strays: Watch) -> None:
+        """Have other strays."""
+        self._strays = strays
 
     def fill(self, row: Floats, shard: Hashable) -> Floats:
         """A row with its missing values (NaN) taken from the nearest leaf of its shard, or of another."""
@@ -205,7 +267,7 @@ class Shards(dict[Hashable, Shard]):
     def widen(self, values: Floats) -> None:
         """Add features that no event had until now; all events so far count as having these values."""
         self.strays.widen(values)
-        self._widen_parts(values)
+        self._widen_parts(values, unknown=True)
         self.n_features += len(values)
         self.capacity = self.n_features
 
@@ -222,11 +284,11 @@ class Shards(dict[Hashable, Shard]):
             self.capacity = n_features + spare
         self.n_features = max(self.n_features, n_features)
 
-    def _widen_parts(self, values: Floats) -> None:
+    def _widen_parts(self, values: Floats, unknown: bool = False) -> None:
         for part in self.values():
-            part.widen(values)
+            part.widen(values, unknown)
         if self.whole.count:
-            self.whole.widen(values)
+            self.whole.widen(values, unknown)
 
     def reorder(self, columns: Ints) -> None:
         """Put the features of all shards in another order: the new column j is the old columns[j]."""
@@ -260,7 +322,7 @@ class Shards(dict[Hashable, Shard]):
             if width > self.n_features and self:
                 self.widen(part.tree.total.mean[0, self.n_features :])
             elif width < self.n_features:
-                part.widen(means()[width:])
+                part.widen(means()[width:], unknown=True)
             self.begin(max(self.n_features, width))
             return
         short = width - self.capacity
@@ -309,8 +371,9 @@ class Shards(dict[Hashable, Shard]):
         self.make_room()
         if other.whole.count:
             latest = other.whole.kept()
-            more = np.zeros((len(latest.at), self.capacity - latest.rows.shape[1]))
-            self._merge_whole(latest._replace(rows=np.hstack([latest.rows, more])), n, n_other)
+            more = ((0, 0), (0, self.capacity - latest.rows.shape[1]))
+            missing = None if latest.missing is None else np.pad(latest.missing, more)
+            self._merge_whole(latest._replace(rows=np.pad(latest.rows, more), missing=missing), n, n_other)
         ours, more_strays = (Ring.kept(ring).ranked(ring.count) for ring in (self.strays, other.strays))
         both = side_by_side(ours, self.strays.count, more_strays, other.strays.count)
         self.strays.refill(both, self.strays.count + other.strays.count)
@@ -405,13 +468,10 @@ class Shards(dict[Hashable, Shard]):
         n_seen, watch = sum(part.n_seen for part in self.values()), Watch(self.n_features)
         if self:
             weights = [part.watched_weights(WINDOW_EVENTS, self.settings.half_life) for part in self.values()]
-            parts = [part.watch.kept() for part in self.values()]
-            parts = [
-                part._replace(rows=part.rows[:, : self.n_features], weight=weight)
-                for part, weight in zip(parts, weights, strict=True)
-            ]
+            parts = [part.watch.kept().narrowed(self.n_features) for part in self.values()]
+            parts = [part._replace(weight=weight) for part, weight in zip(parts, weights, strict=True)]
             watch.refill(in_order(parts), Watch.due(n_seen))
-        return Shard(self.merged_tree(), watch, n_seen)
+        return Shard(self.merged_tree(), watch, n_seen, learnt_here=False)
 
     def tree_of(self, key: Hashable) -> SummaryTree:
         """A copy of one shard's tree, without spare columns; KeyError if there is no such shard."""

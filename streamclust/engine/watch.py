@@ -8,7 +8,8 @@ import numpy as np
 
 from streamclust._kernels.engine.windows import block_sums
 from streamclust._kernels.hashing import splitmix64
-from streamclust._kernels.types import Floats, Ints
+from streamclust._kernels.types import Bools, Floats, Ints
+from streamclust.engine.imputing import imputed
 from streamclust.engine.model import Model, Seen
 from streamclust.sketch import CoordinateMap
 
@@ -17,7 +18,7 @@ BLOCK_EVENTS = 8
 WINDOW_EVENTS = 4096
 """Number of watched events kept; a whole number of blocks."""
 
-Array = TypeVar("Array", Floats, Ints)
+Array = TypeVar("Array", Floats, Ints, Bools)
 
 
 def watched_in(blocks: Ints) -> Ints:
@@ -52,11 +53,23 @@ class KeptEvents(NamedTuple):
     at: Ints
     stands_for: Floats | None = None
     """None: each for itself."""
+    missing: Bools | None = None
+    """Which values were filled in; None: none."""
 
     def some(self, chosen: Ints | slice) -> KeptEvents:
         """Some of them."""
         held = None if self.stands_for is None else self.stands_for[chosen]
-        return KeptEvents(self.rows[chosen], self.weight[chosen], self.at[chosen], held)
+        missing = None if self.missing is None else self.missing[chosen]
+        return KeptEvents(self.rows[chosen], self.weight[chosen], self.at[chosen], held, missing)
+
+    def narrowed(self, n_features: int) -> KeptEvents:
+        """Their first features."""
+        missing = None if self.missing is None else self.missing[:, :n_features]
+        return self._replace(rows=self.rows[:, :n_features], missing=missing)
+
+    def missing_values(self) -> Bools:
+        """Which values were filled in, of every event."""
+        return np.zeros(self.rows.shape, dtype=bool) if self.missing is None else self.missing
 
     def ranked(self, count: int) -> KeptEvents:
         """The events, numbered by their order: the last is number `count` - 1."""
@@ -84,11 +97,13 @@ def side_by_side(ours: KeptEvents, n: int, theirs: KeptEvents, n_theirs: int) ->
 def in_order(parts: list[KeptEvents]) -> KeptEvents:
     """The events of several rings in the order of their numbers."""
     held = [part.stands_for for part in parts if part.stands_for is not None]
+    filled = any(part.missing is not None for part in parts)
     both = KeptEvents(
         np.concatenate([part.rows for part in parts]),
         np.concatenate([part.weight for part in parts]),
         np.concatenate([part.at for part in parts]),
         np.concatenate(held) if held else None,
+        np.concatenate([part.missing_values() for part in parts]) if filled else None,
     )
     return both.some(np.argsort(both.at, kind="stable"))
 
@@ -103,10 +118,16 @@ class Ring:
         self.at = np.zeros(size, dtype=np.int64)
         """The number of each event in the stream."""
         self.count = 0
+        self.missing: Bools | None = None
+        """Which values the events lacked: those in `rows` were filled in. None: all of them were complete."""
 
-    def add(self, rows: Floats, weight: Floats | None, at: Ints) -> None:
-        """Keep these events, the oldest first."""
+    def add(self, rows: Floats, weight: Floats | None, at: Ints, missing: Bools | None = None) -> None:
+        """Keep these events, the oldest first; `missing` are values that were filled in."""
         self.count += len(rows)
+        if self.missing is None and missing is not None and missing.any():
+            self.missing = np.zeros(self.rows.shape, dtype=bool)
+        if self.missing is not None:
+            self.put(self.missing, np.zeros(rows.shape, dtype=bool) if missing is None else missing)
         self.put(self.rows, rows)
         self.put(self.weight, np.ones(len(rows)) if weight is None else weight)
         self.put(self.at, at)
@@ -130,6 +151,12 @@ class Ring:
         """What each event that `latest` gives weighed when it came."""
         return self.last(self.weight, n)
 
+    def latest_missing(self, n: int = WINDOW_EVENTS) -> Bools:
+        """Which values of the events that `latest` gives were filled in."""
+        if self.missing is None:
+            return np.zeros((min(n, len(self)), self.rows.shape[1]), dtype=bool)
+        return self.last(self.missing, n)
+
     def last(self, kept: Array, n: int = WINDOW_EVENTS) -> Array:
         """A copy of the latest n of what is kept of each event in its place, the oldest first."""
         n, end = min(n, len(self)), self.count % self.size
@@ -139,11 +166,17 @@ class Ring:
 
     def kept(self) -> KeptEvents:
         """All that it holds, the oldest first."""
-        return KeptEvents(self.latest(self.size), self.weights(self.size), self.last(self.at, self.size))
+        missing = None if self.missing is None else self.last(self.missing, self.size)
+        at = self.last(self.at, self.size)
+        return KeptEvents(self.latest(self.size), self.weights(self.size), at, missing=missing)
 
     def refill(self, kept: KeptEvents, count: int) -> None:
         """Hold these events instead, the oldest first, as the latest of `count`."""
         self.count = count
+        self.missing = None
+        if kept.missing is not None:
+            self.missing = np.zeros(self.rows.shape, dtype=bool)
+            self.put(self.missing, kept.missing)
         self.put(self.rows, kept.rows)
         self.put(self.weight, kept.weight)
         self.put(self.at, kept.at)
@@ -152,17 +185,40 @@ class Ring:
         """Number the events of a stream of n events as if they were spread evenly over `total` events."""
         self.at = spread(self.at, n, total)
 
-    def widen(self, values: Floats) -> None:
-        """Add features in which every event so far has the same values."""
+    def widen(self, values: Floats, unknown: bool = False) -> None:
+        """Add features in which every event so far has the same values; `unknown`: those are filled in."""
         self.rows = np.concatenate([self.rows, np.broadcast_to(values, (self.size, len(values)))], axis=1)
+        if unknown and len(self) and self.missing is None:
+            self.missing = np.zeros((self.size, self.rows.shape[1] - len(values)), dtype=bool)
+        if self.missing is not None:
+            self.missing = np.pad(self.missing, ((0, 0), (0, len(values))), constant_values=unknown)
 
     def reorder(self, columns: Ints) -> None:
         """Put the features in another order: the new column j is the old columns[j]."""
         self.rows = np.ascontiguousarray(self.rows[:, columns])
+        if self.missing is not None:
+            self.missing = np.ascontiguousarray(self.missing[:, columns])
 
     def carry(self, change: CoordinateMap) -> None:
         """Have the events in other coordinates."""
         self.rows = change.points(self.rows, np.random.default_rng([self.count, self.size]))
+        self.missing = None
+
+    def impute(self, model: Model, log_share: Floats, seed: int) -> None:
+        """Draw the missing values anew, from this model; those that it has no feature for stay.
+
+        `log_share` is that of each of its components.
+        """
+        if self.missing is not None:
+            rows, written, known = self.rows.copy(), slice(0, len(self)), slice(0, model.n_coordinates)
+            missing = self.missing[written, known]
+            number = self.at[written]
+            rows[written, known] = imputed(model, rows[written, known], missing, number, seed, log_share)
+            self.replace_rows(rows)
+
+    def replace_rows(self, rows: Floats) -> None:
+        """Have the same events with other values."""
+        self.rows = rows
 
 
 class Labels(NamedTuple):
@@ -195,11 +251,22 @@ class Watch(Ring):
     _kept: Labels | None = None
     _sums: Sums | None = None
 
-    def see(self, rows: Floats, first: int, weight: Floats | None = None, at: int | None = None) -> None:
-        """Keep those of these events that are to be watched; the first is number `first` of all, `at` in the stream."""
+    def see(
+        self,
+        rows: Floats,
+        first: int,
+        weight: Floats | None = None,
+        at: int | None = None,
+        missing: Bools | None = None,
+    ) -> None:
+        """Keep those of these events that are to be watched; the first is number `first` of all, `at` in the stream.
+
+        `missing` are values that were filled in.
+        """
         chosen = chosen_of(first, len(rows))
         numbers = chosen + (first if at is None else at)
-        self.add(rows[chosen], None if weight is None else weight[chosen], numbers)
+        some = None if missing is None else missing[chosen]
+        self.add(rows[chosen], None if weight is None else weight[chosen], numbers, some)
 
     @staticmethod
     def due(n: int) -> int:
@@ -283,3 +350,9 @@ class Watch(Ring):
         """Have the events in other coordinates."""
         super().carry(change)
         self._kept = self._sums = None
+
+    def replace_rows(self, rows: Floats) -> None:
+        """Have the same events with other values."""
+        if rows is not self.rows:
+            super().replace_rows(rows)
+            self._kept = self._sums = None

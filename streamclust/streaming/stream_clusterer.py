@@ -97,8 +97,8 @@ class StreamClusterer(FixedParameters, Predicting, Reporting, Sharing, base.Clus
     missing
         A feature that an event lacks is 0 ("zero"), unknown ("impute") or a reason to refuse the event ("error"); by
         default "zero" for counts and yes or no, else "impute". "zero" suits words that a document does not have.
-        "impute" learns the value of the nearest leaf, and leaves the feature out of account in predictions. The same
-        holds for events before the first that has the feature.
+        "impute" draws the value from the clusters, given the features that the event has, and integrates it out in
+        predictions. The same holds for events before the first that has the feature.
     invalid
         What to do with events that cannot be learnt: "refuse" counts them, warns once and goes on; "raise" raises.
     background

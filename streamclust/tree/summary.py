@@ -215,6 +215,22 @@ class SummaryTree(TreeReading):
             balance(self._tree)
             self._forget_sums()
 
+    def relearnt(self, rows: Floats, weight: Floats) -> SummaryTree:
+        """A tree of its own, with the same parameters, room and clock, that has learnt these checked rows instead."""
+        twin = SummaryTree(
+            self.n_features,
+            self.scatter,
+            self.max_leaves,
+            self.split,
+            self.half_life,
+            self.seed,
+            self.leaf_size,
+        )
+        twin.insert_checked(rows, weight, np.empty(0))
+        twin._timed = self._timed
+        twin._tree.clock[:] = self._tree.clock
+        return twin
+
     def copy(self) -> SummaryTree:
         """A tree of its own with the same state: both continue alike, bit for bit."""
         twin = copy(self)
