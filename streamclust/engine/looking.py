@@ -72,8 +72,12 @@ class Looking(NewFeatures):
         waited = thorough and self.n_seen >= self.last_refit + self.settings.refit_every
         if self.n_seen >= self.feature_due:
             self._search_features()
-        elif self.n_seen >= self.change_due or (waited and self.shards.changing(self.shards.live_tree())):
+        elif self.n_seen >= self.change_due or (waited and self._drifts()):
             self._start_refit(lag=schedule.lag_of_change(self.n_seen, self.n_seen - self.begin))
+
+    def _drifts(self) -> bool:
+        """Whether the latest events are spread otherwise than all events."""
+        return self.shards.changing(self.shards.live_tree(), self.evidence)
 
     def _follow(self) -> Findings:
         """Move clusters that have moved, and find out since when the stream is as it is."""
@@ -188,7 +192,7 @@ class Looking(NewFeatures):
         outside &= ~self._resume(rows, outside, penalty)
         if outside.mean() <= self.tolerated:
             return
-        born = newborn(self.model, rows[outside], penalty)
+        born = newborn(self.model, rows[outside], penalty, self.evidence)
         old = born[np.flatnonzero(~self._near_young(born.mean))]
         each = float(gap * weight.mean() / len(rows))
         if len(old) and each > 0:
@@ -264,13 +268,18 @@ class Looking(NewFeatures):
         of, each = self._present_owners()
         weight = self.model.weight
         count, share = np.bincount(of, minlength=len(weight)), np.bincount(of, each, len(weight)) / each.sum()
-        expected = kish(each) * weight / weight.sum()
+        expected = self._independent(kish(each)) * weight / weight.sum()
         fed = share >= RETIRED_SHARE
         retired = np.array([cluster in self.lineage.retired for cluster in self.model.ids])
         back = retired & fed & (count >= RETURN_EVENTS)
         gone = ~retired & ~fed & (count < RETURN_EVENTS) & (expected >= MIN_EXPECTED_EVENTS)
         ids = np.array(self.model.ids)
         self._show(set(ids[back].tolist()), set(ids[gone].tolist()))
+
+    def _independent(self, n: float) -> float:
+        """Number of independent events that n events kept of the present are worth."""
+        held = float(self.shards.stands_for()[-1])
+        return n * min(1.0, held * self.evidence)
 
     def _show(self, back: set[int], gone: set[int]) -> None:
         """Resume and retire clusters, and publish a model of those on show if these have changed."""
