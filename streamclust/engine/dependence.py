@@ -9,6 +9,7 @@ adds nothing to those, so that it is not taken for wandering.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -20,9 +21,9 @@ from streamclust.engine.model import Model, Seen
 
 LEVELS = 13
 """Block lengths tried, each twice the one before: the longest is as long as a ring of events."""
-MARGIN_ERRORS = 3.0
-"""Standard errors by which a variance must exceed that of independent events to count: lower finds dependence sooner,
-and takes some independent streams for dependent."""
+MARGIN_DEVIATES = 4.0
+"""Normal deviates by which a variance must exceed that of independent events to count: fewer find dependence sooner,
+and take some independent streams for dependent."""
 MIN_KNOWN_BENDS = 3.0
 """Second differences from which the wandering of means over a span is known."""
 MIN_BENDS = 6.0
@@ -30,7 +31,7 @@ MIN_BENDS = 6.0
 RISING = 1.3
 """A curve that grows by this factor at its last step has not levelled off: τ is longer than can be seen."""
 MIN_WANDERED_EVENTS = 1.5
-"""An autocorrelation time below this is no sign of wandering."""
+"""An autocorrelation time below this counts as 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,10 +70,13 @@ class BlockCurve:
 
     @property
     def margin(self) -> Floats:
-        """Factor by which chance may raise each variance."""
-        return np.asarray(
-            1.0 + MARGIN_ERRORS * np.sqrt(3.0 / (self.n_features * np.maximum(self.n_bends, 1.0)))
-        )
+        """Factor by which chance may raise each variance: a quantile of χ² over its degrees of freedom.
+
+        Overlapping differences depend on each other, and a median tells less than a mean.
+        """
+        freedom = np.maximum(self.n_features * self.n_bends, 1.0) * np.where(self.length > 1, 1 / 3, 2 / 3)
+        spread = 2.0 / (9.0 * freedom)
+        return np.asarray((1.0 - spread + MARGIN_DEVIATES * np.sqrt(spread)) ** 3)
 
     @property
     def excess(self) -> Floats:
@@ -105,11 +109,9 @@ class BlockCurve:
         curve = self.length * self.variance
         time = max(1.0, float((curve / self.margin)[known].max()), self._neighbours_time())
         last = known[-1]
-        if (
-            time > MIN_WANDERED_EVENTS
-            and last > 0
-            and curve[last] / self.margin[last] > RISING * curve[last - 1]
-        ):
+        if time < MIN_WANDERED_EVENTS:
+            return 1.0
+        if last > 0 and curve[last] / self.margin[last] > RISING * curve[last - 1]:
             time = max(time, float(np.sqrt(time * self.n_own / 2)))
         return time
 
@@ -138,21 +140,48 @@ class RecentSequence(NamedTuple):
         if not model.whitened_features or not len(self.watched):
             return 1.0
         k = len(model.rows)
-        near, far = (
-            BlockCurve.of(model.see(rows), k).correlation_time() for rows in (self.latest, self.watched)
-        )
+        return self._combined(lambda rows: BlockCurve.of(model.see(rows), k).correlation_time())
+
+    def share_evidence(self, model: Model) -> float:
+        """Independent events that one event is worth in decisions about clusters' shares: less if they come in runs."""
+        if not len(self.watched):
+            return 1.0
+        return self._combined(lambda rows: run_time(np.append(model.place, -1)[model.see(rows).cell]))
+
+    def _combined(self, time: Callable[[Floats], float]) -> float:
+        """One over the longer of the times that the latest events and those watched over a longer time show."""
+        near, far = time(self.latest), time(self.watched)
         return 1.0 / max(near, far * self.stride if far > 1.0 else 1.0)
+
+
+def run_time(labels: Ints) -> float:
+    """Events of a run of equal labels, as a multiple of those that independent labels of the same shares have.
+
+    1 if no label comes back after others: then the stream has changed, for all that is known.
+
+    >>> run_time(np.repeat([0, 1, 0, 1, 0, 1], 100)) > 30
+    True
+    >>> run_time(np.repeat([0, 1, 2], 200)), run_time(np.random.default_rng(0).integers(3, size=1000))
+    (1.0, 1.0)
+    """
+    n_changes = int(np.count_nonzero(labels[1:] != labels[:-1]))
+    share = np.unique(labels, return_counts=True)[1] / max(len(labels), 1)
+    if n_changes < len(share):
+        return 1.0
+    expected = (len(labels) - 1) * (1.0 - float((share**2).sum()))
+    margin = 1.0 + MARGIN_DEVIATES / np.sqrt(n_changes)
+    return max(1.0, float(expected / (n_changes * margin)))
 
 
 def group_evidence(points: Floats, groups: Ints) -> float:
     """`RecentSequence.evidence` of events in their order within groups, each measured in its own deviations."""
     n_groups = int(groups.max(initial=-1)) + 1
-    count = np.maximum(np.bincount(groups, minlength=n_groups), 1)[:, None]
+    count: Floats = np.maximum(np.bincount(groups, minlength=n_groups), 1.0)[:, None]
     mean = np.zeros((n_groups, points.shape[1]))
     np.add.at(mean, groups, points)
     deviation = points - (mean / count)[groups]
     squares = np.zeros_like(mean)
     np.add.at(squares, groups, deviation**2)
-    scale = np.sqrt(squares / count)[groups]
-    whitened = np.divide(deviation, scale, out=np.zeros_like(deviation), where=scale > 0)
+    scale: Floats = np.sqrt(squares / count)[groups]
+    whitened = deviation / np.where(scale > 0, scale, 1.0)
     return 1.0 / BlockCurve.of(Seen(groups, whitened), n_groups).correlation_time()

@@ -75,7 +75,7 @@ def fit(newest: Floats) -> float:
     return float(p_values(fit_statistics(newest, MIN_JUDGED_EVENTS)[None], d)[0])
 
 
-def look(shards: Shards, model: Model, n_seen: int, moving: bool, tolerated: float) -> Findings:
+def look(shards: Shards, model: Model, n_seen: int, begin: int, moving: bool, tolerated: float) -> Findings:
     """Compare windows of the newest events with those before them, and the shortest with the model.
 
     Windows of all events in a row are only tried where the shortest does not fit, or means are moving already.
@@ -91,9 +91,9 @@ def look(shards: Shards, model: Model, n_seen: int, moving: bool, tolerated: flo
         outside = newest[0, -1, 0] / max(newest[0, :, 0].sum(), 1e-300)
         fits = bool(outside <= tolerated and fit(newest[0]) >= MOVE_P_VALUE)
     fresh = since = None
-    wandering = Wandering(shards, model)
+    wandering = Wandering(shards, model, begin)
     for near, n, p in climb(shards, model, near=moving or not fits):
-        if p >= MOVE_P_VALUE or (p := wandering.p_value(near, n)) >= MOVE_P_VALUE:
+        if p >= MOVE_P_VALUE or (p := wandering.p_value(near, n, p)) >= MOVE_P_VALUE:
             continue
         found = window(shards, n_seen, near, n)
         fresh = fresh or found
@@ -106,9 +106,10 @@ def look(shards: Shards, model: Model, n_seen: int, moving: bool, tolerated: flo
 class Wandering:
     """Compares windows whose means may wander: their differences are judged by those of windows before them."""
 
-    def __init__(self, shards: Shards, model: Model) -> None:
+    def __init__(self, shards: Shards, model: Model, begin: int) -> None:
         self._shards = shards
         self._model = model
+        self._begin = begin
 
     @cached_property
     def _watched(self) -> tuple[Floats, Seen]:
@@ -120,15 +121,19 @@ class Wandering:
         rows, weight = self._shards.near()
         return weight, self._model.see(rows)
 
-    def p_value(self, near: bool, n: int) -> float:
+    def p_value(self, near: bool, n: int, independent: float) -> float:
         """p-value of the means being equal in the newest n events and the n before them.
 
-        The latest events in a row, if `near`, else watched ones. The variance of a difference is that of independent
-        events and, beyond it, what means have wandered over such a time before the newer window; as that was estimated,
+        The latest events in a row, if `near`, else watched ones. It is `independent`, that of independent events,
+        unless those since `begin`, but before the newer window, depend on each other. Then the variance of a difference
+        is that of independent events and, beyond it, what means have wandered over such a time; as that was estimated,
         the statistic has the tail of an F distribution.
         """
-        k, d = len(self._model.rows), self._model.whitened_features
         stride = float(self._shards.stands_for()[-1])
+        curves = self._curves(n if near else n * stride, stride)
+        if all(curve.correlation_time() == 1.0 for curve, _ in curves):
+            return independent
+        k, d = len(self._model.rows), self._model.whitened_features
         weight, seen = self._latest if near else self._watched
         first = len(weight) - 2 * n
         new, old = block_sums(*seen.some(slice(first, None)), weight[first:], k + 1, n)[:, :k]
@@ -138,7 +143,10 @@ class Wandering:
             return 1.0
         a, b = (part[judged, None] for part in size)
         span = np.minimum(a, b)[:, 0] * (1.0 if near else stride)
-        wandered, n_bends = self._wandered(span, n if near else n * stride, stride)
+        wandered, n_bends = (
+            np.max(parts, axis=0)
+            for parts in zip(*(curve.excess_at(span / step) for curve, step in curves), strict=True)
+        )
         (m, inner), (o, outer) = (moments_of(part[judged], d) for part in (new, old))
         variance = np.maximum(1.0, (a * inner + b * outer) / (a + b))
         statistic = ((m - o) ** 2 / (variance * (1 / a + 1 / b) + 4 * wandered[:, None])).sum(axis=1)
@@ -147,20 +155,16 @@ class Wandering:
         every = fdtrc(d * cells, free.max(), statistic.sum() / (d * cells))
         return float(min(1.0, 2.0 * min(every, cells * fdtrc(d, free, statistic / d).min())))
 
-    def _wandered(self, span: Floats, newest: float, stride: float) -> tuple[Floats, Floats]:
-        """Excess variance of the means of blocks of these spans, from events before the newest ones.
-
-        Second, the number of differences that each was taken from.
-        """
+    def _curves(self, newest: float, stride: float) -> list[tuple[BlockCurve, float]]:
+        """How block means varied before the newest events, and the events that each of those compared stands for."""
         found = []
-        for (_, seen), step in ((self._watched, stride), (self._latest, 1.0)):
-            past = len(seen.cell) - int(np.ceil(newest / step))
-            if past > 0:
-                curve = BlockCurve.of(seen.some(slice(past)), len(self._model.rows))
-                found.append(curve.excess_at(span / step))
-        if not found:
-            return np.zeros(len(span)), np.zeros(len(span))
-        return np.max([excess for excess, _ in found], axis=0), np.max([n for _, n in found], axis=0)
+        sequence = self._shards.sequence(self._begin)
+        parts = (self._watched, sequence.watched, stride), (self._latest, sequence.latest, 1.0)
+        for (_, seen), since, step in parts:
+            first, past = len(seen.cell) - len(since), len(seen.cell) - int(np.ceil(newest / step))
+            if past > first:
+                found.append((BlockCurve.of(seen.some(slice(first, past)), len(self._model.rows)), step))
+        return found
 
 
 def moments_of(sums: Floats, d: int) -> tuple[Floats, Floats]:

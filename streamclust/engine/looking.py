@@ -86,7 +86,7 @@ class Looking(NewFeatures):
             self.settings.follows and self.model.whitened_features
         ):  # counts have no deviations to compare
             return Findings(fits=True)
-        found = ladder.look(self.shards, self.model, self.n_seen, self.moving, self.tolerated)
+        found = ladder.look(self.shards, self.model, self.n_seen, self.begin, self.moving, self.tolerated)
         self.moving = found.fresh is not None
         if found.fresh is not None:
             self.model = moved(self.model, found.fresh.rows, found.fresh.weight)
@@ -268,18 +268,15 @@ class Looking(NewFeatures):
         of, each = self._present_owners()
         weight = self.model.weight
         count, share = np.bincount(of, minlength=len(weight)), np.bincount(of, each, len(weight)) / each.sum()
-        expected = self._independent(kish(each)) * weight / weight.sum()
+        evidence = self.shards.sequence(self.begin).share_evidence(self.model.everyone)
+        independent = min(1.0, evidence * float(self.shards.stands_for()[-1]))
+        expected = independent * kish(each) * weight / weight.sum()
         fed = share >= RETIRED_SHARE
         retired = np.array([cluster in self.lineage.retired for cluster in self.model.ids])
         back = retired & fed & (count >= RETURN_EVENTS)
         gone = ~retired & ~fed & (count < RETURN_EVENTS) & (expected >= MIN_EXPECTED_EVENTS)
         ids = np.array(self.model.ids)
         self._show(set(ids[back].tolist()), set(ids[gone].tolist()))
-
-    def _independent(self, n: float) -> float:
-        """Number of independent events that n events kept of the present are worth."""
-        held = float(self.shards.stands_for()[-1])
-        return n * min(1.0, held * self.evidence)
 
     def _show(self, back: set[int], gone: set[int]) -> None:
         """Resume and retire clusters, and publish a model of those on show if these have changed."""

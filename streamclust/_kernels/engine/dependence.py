@@ -5,6 +5,9 @@ import numpy as np
 from streamclust._kernels.compile import kernel
 from streamclust._kernels.types import Floats, Ints
 
+MIN_CELL_BENDS = 5
+"""Second differences of a cell's blocks from which it is judged: of fewer, one jump could be most."""
+
 
 @kernel
 def block_bends(
@@ -12,9 +15,10 @@ def block_bends(
 ) -> tuple[Floats, Floats, float, float]:
     """Second differences of the means of blocks of 1, 2, 4, ... events of one cell.
 
-    Returns for each length Σ|m₁ - 2 m₂ + m₃|² / 6D over neighbouring blocks and their number, the variance of events
-    within cells, and the number of events in the cell of an average event. The last block of a cell ends with its last
-    event. Events in the cell `n_cells` are left out.
+    Returns for each length the sum of |m₁ - 2 m₂ + m₃|² / 6D over neighbouring blocks and their number, the variance of
+    events within cells, and the number of events in the cell of an average event. Beyond single events the sum of a
+    cell is estimated from its median, as that of a χ² variate of D degrees of freedom [Wilson and Hilferty]: so a jump
+    counts for nothing. The last block of a cell ends with its last event. Events in the cell `n_cells` are left out.
     """
     n, d = whitened.shape
     count = np.zeros(n_cells + 1, dtype=np.int64)
@@ -34,27 +38,32 @@ def block_bends(
             place[c] += 1
     bend, number = np.zeros(levels), np.zeros(levels)
     squares, free, own = 0.0, 0.0, 0.0
+    turns = np.empty(start[n_cells])
+    median = (1.0 - 2.0 / (9.0 * d)) ** 3
     for c in range(n_cells):
-        first, last = start[c], start[c + 1]
-        if last == first:
+        first, size = start[c], start[c + 1] - start[c]
+        if size == 0:
             continue
-        free += last - first - 1
-        own += (last - first) ** 2 / start[n_cells]
-        for j in range(first, last):
+        free += size - 1
+        own += size * (size / start[n_cells])
+        for j in range(first, first + size):
             for i in range(d):
                 squares += (rows[j, i] - mean[c, i]) ** 2
         for level in range(levels):
-            size = last - first
-            if size < 3:
+            if size < MIN_CELL_BENDS + 2:
                 break
-            for j in range(first + 1, last - 1):
+            total = 0.0
+            for j in range(size - 2):
+                turns[j] = 0.0
                 for i in range(d):
-                    turn = rows[j - 1, i] - 2.0 * rows[j, i] + rows[j + 1, i]
-                    bend[level] += turn * turn / (6.0 * d)
+                    turn = rows[first + j, i] - 2.0 * rows[first + j + 1, i] + rows[first + j + 2, i]
+                    turns[j] += turn * turn / (6.0 * d)
+                total += turns[j]
+            bend[level] += total if level == 0 else np.median(turns[: size - 2]) * ((size - 2) / median)
             number[level] += size - 2
             odd = first + size % 2  # the oldest has no partner
-            for j in range(size // 2):
+            size //= 2
+            for j in range(size):
                 for i in range(d):
                     rows[first + j, i] = 0.5 * (rows[odd + 2 * j, i] + rows[odd + 2 * j + 1, i])
-            last = first + size // 2
     return bend, number, squares / max(free * d, 1.0), own
