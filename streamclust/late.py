@@ -34,6 +34,7 @@ def issparse(x: object) -> TypeGuard[Any]:
 betaincinv = late("scipy.special", "betaincinv")
 betaln = late("scipy.special", "betaln")
 chdtrc = late("scipy.special", "chdtrc")
+fdtrc = late("scipy.special", "fdtrc")
 digamma = late("scipy.special", "digamma")
 gammaincinv = late("scipy.special", "gammaincinv")
 gammaln = late("scipy.special", "gammaln")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
+from streamclust.engine.dependence import group_evidence
 from streamclust.engine.model import Model, reach
 from streamclust.late import gammaln
 from streamclust.moments import Moments
@@ -17,12 +18,13 @@ MIN_VARIANCE_SHARE = 1e-6
 """Variances of a new cluster are at least this share of the average variance."""
 
 
-def newborn(model: Model, outsiders: Floats, penalty: float | None = None) -> Moments:
+def newborn(model: Model, outsiders: Floats, penalty: float | None = None, evidence: float = 1.0) -> Moments:
     """New clusters for watched events that are outside all others; their weights count watched events.
 
     Outsiders are grouped by DP-means in a single pass (`lead`). λ² is `penalty` or, without one, that of a cluster of
-    average variance. A group of at least MIN_BIRTH_EVENTS events, of measurements distinct ones, is a birth where, by
-    the infinite mixture's rule, its events are likelier as a cluster than as members of the nearest.
+    average variance. A group of at least MIN_BIRTH_EVENTS independent events, of measurements distinct ones, is a birth
+    where, by the infinite mixture's rule, its events are likelier as a cluster than as members of the nearest. An event
+    counts for `evidence` independent ones, or fewer if the outsiders themselves depend on each other.
     """
     clusters = model.shown.clusters
     d = clusters.n_features
@@ -37,8 +39,10 @@ def newborn(model: Model, outsiders: Floats, penalty: float | None = None) -> Mo
         groups = lead(outsiders / np.sqrt(variance), 4 * reach(d))
     found = Moments.rows_of_points(outsiders).to_groups(groups, kind=clusters.kind)
     n_events = found.weight if typical is None else n_distinct_by_group(outsiders, groups)
-    found = found[np.flatnonzero(n_events >= MIN_BIRTH_EVENTS)]
-    found = found[np.flatnonzero(worthwhile(model, found))]
+    if typical is not None:
+        evidence = min(evidence, group_evidence(outsiders, groups))
+    found = found[np.flatnonzero(evidence * n_events >= MIN_BIRTH_EVENTS)]
+    found = found[np.flatnonzero(worthwhile(model, found, evidence))]
     if typical is None:
         return found
     # A few events tell little of a covariance: D + 1 more of typical shape keep it sound.
@@ -67,12 +71,16 @@ def typical_covariance(clusters: Moments) -> Floats | None:
     return np.asarray(average + (floor * np.eye(len(average)) if average.ndim == 2 else floor))
 
 
-def worthwhile(model: Model, groups: Moments) -> Bools:
-    """Whether each group's events gain more as a cluster of their own, by φ0 Γ(n), than in the nearest."""
+def worthwhile(model: Model, groups: Moments, evidence: float = 1.0) -> Bools:
+    """Whether each group's events gain more as a cluster of their own, by φ0 Γ(n), than in the nearest.
+
+    An event counts for `evidence` independent ones.
+    """
     if not isinstance(model.shown, Partition) or not len(groups):
         return np.ones(len(groups), dtype=bool)
     family, phi0, clusters = model.shown.family, model.shown.mixture.phi0, model.shown.clusters
-    host = clusters[model.nearest(groups.mean).component]
+    host = clusters[model.nearest(groups.mean).component].scale(evidence)
+    groups = groups.scale(evidence)
     both = host + groups
     alone = family.log_marginal(groups) + np.log(phi0) + gammaln(groups.weight)
     within = (

@@ -40,7 +40,8 @@ from streamclust.tree.rows import check_rows
 CATCH_UP_EVENTS = 512
 """Clusters that were refitted in the background are moved to where their latest events are, of so many in all."""
 MIN_DISTINCT_EVENTS = 256
-"""A present of fewer distinct events is not refitted alone: repeats of some events do not show where clusters are."""
+"""A present of fewer distinct events, or worth fewer independent ones, is not refitted alone: repeats of some events,
+or a short way of a source that wanders, do not show where clusters are."""
 STRAY_GROWTH = 1.5
 """Strays are searched for rare clusters again once there are so many times as many as at the last search."""
 
@@ -455,6 +456,8 @@ class Engine(Looking):
             aside,
             self.shards.gaps() if rows is None and self.shards.is_replayable else None,
             fresh,
+            self.shards.sequence(self.begin),
+            float(tree.n_events if rows is None else max(self.n_seen - self.begin, len(rows))),
         )
         self.pending_refit = Refit.started(work, due=self.n_seen + lag, background=s.background and lag > 0)
         if lag == 0:
@@ -481,7 +484,8 @@ class Engine(Looking):
         if self.model is None or not self.begin:
             return self._whole_to_refit()
         rows, weight, covered = self.present_rows()
-        if not covered or n_independent_rows(rows) < MIN_DISTINCT_EVENTS:
+        n_present = max(self.n_seen - self.begin, len(rows))
+        if not covered or min(n_independent_rows(rows), self.evidence * n_present) < MIN_DISTINCT_EVENTS:
             return self._whole_to_refit()
         share = self.model.result.clusters.weight / self.model.result.clusters.weight.sum()
         each = self._weight_of_one()
@@ -499,7 +503,7 @@ class Engine(Looking):
 
     def _whole_to_refit(self) -> tuple[SummaryTree, bool, None, SetAside]:
         """The same of all shards, in the shares of the latest events if the stream has drifted."""
-        tree, drifted = self.shards.present()
+        tree, drifted = self.shards.present(self.evidence)
         if self.model is None or not (drifted and self.model.hidden):
             return tree, drifted, None, NOTHING_ASIDE
         return (

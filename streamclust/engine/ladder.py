@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -15,10 +16,11 @@ from streamclust._kernels.engine.windows import (
     mean_statistics,
 )
 from streamclust._kernels.types import Floats
+from streamclust.engine.dependence import BlockCurve
 from streamclust.engine.model import Model, Seen
 from streamclust.engine.shards import WHOLE_EVENTS, Shards
 from streamclust.engine.watch import WINDOW_EVENTS
-from streamclust.late import chdtrc
+from streamclust.late import chdtrc, fdtrc
 
 MIN_WINDOW_EVENTS = 256
 """Events of the shortest window."""
@@ -26,6 +28,9 @@ MOVE_P_VALUE = 1e-4
 """Means are moved where the p-value of "nothing has moved between two windows" is below this."""
 CHANGE_P_VALUE = 1e-9
 """Below this p-value the stream has changed: events before the newer window no longer count."""
+MIN_FREEDOM = 8.0
+"""Degrees of freedom of a comparison before anything is known of how means wander: fewer make early changes of a stream
+less certain, more make wandering sources look like changes until their history is long."""
 MIN_JUDGED_EVENTS = 8.0
 """Clusters of fewer events in a window are left out of the test."""
 
@@ -70,7 +75,7 @@ def fit(newest: Floats) -> float:
     return float(p_values(fit_statistics(newest, MIN_JUDGED_EVENTS)[None], d)[0])
 
 
-def look(shards: Shards, model: Model, n_seen: int, moving: bool, tolerated: float) -> Findings:
+def look(shards: Shards, model: Model, n_seen: int, begin: int, moving: bool, tolerated: float) -> Findings:
     """Compare windows of the newest events with those before them, and the shortest with the model.
 
     Windows of all events in a row are only tried where the shortest does not fit, or means are moving already.
@@ -86,8 +91,9 @@ def look(shards: Shards, model: Model, n_seen: int, moving: bool, tolerated: flo
         outside = newest[0, -1, 0] / max(newest[0, :, 0].sum(), 1e-300)
         fits = bool(outside <= tolerated and fit(newest[0]) >= MOVE_P_VALUE)
     fresh = since = None
+    wandering = Wandering(shards, model, begin)
     for near, n, p in climb(shards, model, near=moving or not fits):
-        if p >= MOVE_P_VALUE:
+        if p >= MOVE_P_VALUE or (p := wandering.p_value(near, n, p)) >= MOVE_P_VALUE:
             continue
         found = window(shards, n_seen, near, n)
         fresh = fresh or found
@@ -95,6 +101,76 @@ def look(shards: Shards, model: Model, n_seen: int, moving: bool, tolerated: flo
             since = found
             break
     return Findings(fits, fresh, since)
+
+
+class Wandering:
+    """Compares windows whose means may wander: their differences are judged by those of windows before them."""
+
+    def __init__(self, shards: Shards, model: Model, begin: int) -> None:
+        self._shards = shards
+        self._model = model
+        self._begin = begin
+
+    @cached_property
+    def _watched(self) -> tuple[Floats, Seen]:
+        rows, weight, _ = self._shards.watched()
+        return weight, self._model.see(rows)
+
+    @cached_property
+    def _latest(self) -> tuple[Floats, Seen]:
+        rows, weight = self._shards.near()
+        return weight, self._model.see(rows)
+
+    def p_value(self, near: bool, n: int, independent: float) -> float:
+        """p-value of the means being equal in the newest n events and the n before them.
+
+        The latest events in a row, if `near`, else watched ones. It is `independent`, that of independent events,
+        unless those since `begin`, but before the newer window, depend on each other. Then the variance of a difference
+        is that of independent events and, beyond it, what means have wandered over such a time; as that was estimated,
+        the statistic has the tail of an F distribution.
+        """
+        stride = float(self._shards.stands_for()[-1])
+        curves = self._curves(n if near else n * stride, stride)
+        if all(curve.correlation_time() == 1.0 for curve, _ in curves):
+            return independent
+        k, d = len(self._model.rows), self._model.whitened_features
+        weight, seen = self._latest if near else self._watched
+        first = len(weight) - 2 * n
+        new, old = block_sums(*seen.some(slice(first, None)), weight[first:], k + 1, n)[:, :k]
+        size = [part[:, 0] ** 2 / np.maximum(part[:, 1], 1e-300) for part in (new, old)]
+        judged = np.minimum(*size) >= MIN_JUDGED_EVENTS
+        if not judged.any():
+            return 1.0
+        a, b = (part[judged, None] for part in size)
+        span = np.minimum(a, b)[:, 0] * (1.0 if near else stride)
+        wandered, n_bends = (
+            np.max(parts, axis=0)
+            for parts in zip(*(curve.excess_at(span / step) for curve, step in curves), strict=True)
+        )
+        (m, inner), (o, outer) = (moments_of(part[judged], d) for part in (new, old))
+        variance = np.maximum(1.0, (a * inner + b * outer) / (a + b))
+        statistic = ((m - o) ** 2 / (variance * (1 / a + 1 / b) + 4 * wandered[:, None])).sum(axis=1)
+        free = MIN_FREEDOM + n_bends * d / 2
+        cells = len(statistic)
+        every = fdtrc(d * cells, free.max(), statistic.sum() / (d * cells))
+        return float(min(1.0, 2.0 * min(every, cells * fdtrc(d, free, statistic / d).min())))
+
+    def _curves(self, newest: float, stride: float) -> list[tuple[BlockCurve, float]]:
+        """How block means varied before the newest events, and the events that each of those compared stands for."""
+        found = []
+        sequence = self._shards.sequence(self._begin)
+        parts = (self._watched, sequence.watched, stride), (self._latest, sequence.latest, 1.0)
+        for (_, seen), since, step in parts:
+            first, past = len(seen.cell) - len(since), len(seen.cell) - int(np.ceil(newest / step))
+            if past > first:
+                found.append((BlockCurve.of(seen.some(slice(first, past)), len(self._model.rows)), step))
+        return found
+
+
+def moments_of(sums: Floats, d: int) -> tuple[Floats, Floats]:
+    """Means and variances of each feature, from rows of `block_sums`."""
+    mean = sums[:, 2 : 2 + d] / sums[:, :1]
+    return mean, sums[:, 2 + d :] / sums[:, :1] - mean**2
 
 
 def climb(shards: Shards, model: Model, near: bool) -> Iterator[tuple[bool, int, float]]:

@@ -72,8 +72,12 @@ class Looking(NewFeatures):
         waited = thorough and self.n_seen >= self.last_refit + self.settings.refit_every
         if self.n_seen >= self.feature_due:
             self._search_features()
-        elif self.n_seen >= self.change_due or (waited and self.shards.changing(self.shards.live_tree())):
+        elif self.n_seen >= self.change_due or (waited and self._drifts()):
             self._start_refit(lag=schedule.lag_of_change(self.n_seen, self.n_seen - self.begin))
+
+    def _drifts(self) -> bool:
+        """Whether the latest events are spread otherwise than all events."""
+        return self.shards.changing(self.shards.live_tree(), self.evidence)
 
     def _follow(self) -> Findings:
         """Move clusters that have moved, and find out since when the stream is as it is."""
@@ -82,7 +86,7 @@ class Looking(NewFeatures):
             self.settings.follows and self.model.whitened_features
         ):  # counts have no deviations to compare
             return Findings(fits=True)
-        found = ladder.look(self.shards, self.model, self.n_seen, self.moving, self.tolerated)
+        found = ladder.look(self.shards, self.model, self.n_seen, self.begin, self.moving, self.tolerated)
         self.moving = found.fresh is not None
         if found.fresh is not None:
             self.model = moved(self.model, found.fresh.rows, found.fresh.weight)
@@ -188,7 +192,7 @@ class Looking(NewFeatures):
         outside &= ~self._resume(rows, outside, penalty)
         if outside.mean() <= self.tolerated:
             return
-        born = newborn(self.model, rows[outside], penalty)
+        born = newborn(self.model, rows[outside], penalty, self.evidence)
         old = born[np.flatnonzero(~self._near_young(born.mean))]
         each = float(gap * weight.mean() / len(rows))
         if len(old) and each > 0:
@@ -264,7 +268,9 @@ class Looking(NewFeatures):
         of, each = self._present_owners()
         weight = self.model.weight
         count, share = np.bincount(of, minlength=len(weight)), np.bincount(of, each, len(weight)) / each.sum()
-        expected = kish(each) * weight / weight.sum()
+        evidence = self.shards.sequence(self.begin).share_evidence(self.model.everyone)
+        independent = min(1.0, evidence * float(self.shards.stands_for()[-1]))
+        expected = independent * kish(each) * weight / weight.sum()
         fed = share >= RETIRED_SHARE
         retired = np.array([cluster in self.lineage.retired for cluster in self.model.ids])
         back = retired & fed & (count >= RETURN_EVENTS)

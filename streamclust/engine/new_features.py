@@ -20,8 +20,6 @@ class NewFeatures(Reading):
     next_look: int
     look_gap: int
     """Number of events between the last look and `next_look`."""
-    begin: int
-    """Event count of the last change of the stream: the present begins here. It falls only by a merge."""
     led: bool
     known_features: int
     """Number of features that were noticed."""

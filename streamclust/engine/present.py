@@ -18,19 +18,20 @@ MIN_LEAF_EVENTS = 5.0
 """Leaves with a smaller expected number of watched events are pooled in the test."""
 
 
-def drifted(tree: SummaryTree, watched: Floats, weight: Floats) -> bool:
+def drifted(tree: SummaryTree, watched: Floats, weight: Floats, evidence: float = 1.0) -> bool:
     """Whether the latest events fall to the leaves in other shares than all events did: Pearson's χ² test.
 
-    It needs no model: clusters that move, appear, vanish or split all change the shares.
+    It needs no model: clusters that move, appear, vanish or split all change the shares. A watched event counts for
+    `evidence` independent ones.
     """
-    return evidence(tree, watched, weight) < DRIFT_P_VALUE
+    return p_value_of_shares(tree, watched, weight, evidence) < DRIFT_P_VALUE
 
 
-def evidence(tree: SummaryTree, watched: Floats, weight: Floats) -> float:
+def p_value_of_shares(tree: SummaryTree, watched: Floats, weight: Floats, evidence: float = 1.0) -> float:
     """The p-value of the latest events under the tree's own shares."""
     leaf = tree.leaf_weights()
     expected = leaf / leaf.sum()
-    size = kish(weight)
+    size = evidence * kish(weight)
     judged = expected * size >= MIN_LEAF_EVENTS
     if not judged.any():
         return 1.0
@@ -90,6 +91,11 @@ class WithStrays:
     def worth(self) -> float:
         """How many events the tree's weights were estimated from."""
         return self._tree.worth
+
+    @property
+    def n_independent(self) -> float:
+        """Number of independent events that the tree's are worth."""
+        return self._tree.n_independent
 
     def leaves(self) -> Moments:
         """One row for each leaf of the tree."""

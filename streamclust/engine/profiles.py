@@ -87,7 +87,7 @@ def profiles(engine: Engine, names: tuple[Hashable, ...], sketch: Sketch | None 
     if engine.model is None:
         nobody = np.zeros(0, dtype=np.int64)
         return Profiles(family, names, nobody, np.zeros((0, d)), np.zeros((0, d)), np.zeros(d), np.zeros(d))
-    points, weight = engine.shards.present_tree().sample()
+    points, weight = engine.shards.present(engine.evidence)[0].sample()
     rows = Moments.rows_of_points(points, weight)
     if sketch is not None:
         clusters, total = (

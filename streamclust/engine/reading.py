@@ -31,6 +31,20 @@ class Reading:
     sketch: Sketch | None
     _components: tuple[tuple[int, int], Moments] | None
     _calibration: tuple[tuple[int, int], Floats, Floats] | None
+    begin: int
+    """Event count of the last change of the stream: the present begins here. It falls only by a merge."""
+    _evidence: tuple[tuple[int, int], Model, float] | None = None
+    """At which event and since which one `evidence` was found last, by which model, and what it was."""
+
+    @property
+    def evidence(self) -> float:
+        """Independent events that one event is worth in decisions about clusters: 1, or less where events depend."""
+        if self.model is None:
+            return 1.0
+        key, kept = (self.n_seen, self.begin), self._evidence
+        if kept is None or kept[0] != key or kept[1] is not self.model:
+            kept = self._evidence = key, self.model, self.shards.sequence(self.begin).evidence(self.model)
+        return kept[2]
 
     def tail(self, scores: Floats, recent: Rows | None = None) -> Floats:
         """For each novelty score the share of the watched events, and itself, that are at least as novel.
@@ -97,7 +111,7 @@ class Reading:
         if self.model.moved:  # the summary still holds where clusters were
             return weighing(self.model.shown, self.shards.weight).clusters
         if self._components is None or self._components[0] != self._moment:
-            tree = self.shards.present_tree()
+            tree = self.shards.present(self.evidence)[0]
             points, weight = tree.sample()
             rows = Moments.rows_of_points(points, weight)
             groups, k = self.model.nearest(points).component, len(self.model.rows)
@@ -121,7 +135,7 @@ class Reading:
 
         if self.model is None:
             raise ValueError("there is nothing to take a snapshot of: learn at least one event first")
-        tree = self.shards.present_tree()
+        tree = self.shards.present(self.evidence)[0]
         points, weight = tree.sample()
         labels = self.model.nearest(tree.leaves().mean).component
         sampled = self.model.nearest(points).component

@@ -13,6 +13,7 @@ import numpy as np
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine.aside import NOTHING_ASIDE, SetAside
 from streamclust.engine.births import MIN_BIRTH_EVENTS
+from streamclust.engine.dependence import RecentSequence
 from streamclust.engine.dp_means import refit_dp_means
 from streamclust.engine.imputing import Gaps, supported
 from streamclust.engine.model import NOWHERE, Model, Result, check_finite, chosen, joined, weighing
@@ -30,6 +31,13 @@ from streamclust.tree import SummaryTree
 
 CHALLENGER_MARGIN_NATS = 5.0
 """Nats by which a search from nothing must be better than the warm one: of equals, the warm one keeps its ids."""
+
+
+MAX_EVIDENCE_ROUNDS = 3
+"""Searches of one refit, at most, each with the evidence that the clusters of the last one show."""
+MIN_INDEPENDENT_PER_FEATURE = 4.0
+"""Independent events, times D + 1, by which a refit decides at least: fewer merge clusters that are far apart, more
+split the ways of sources that wander."""
 
 
 class Work(NamedTuple):
@@ -58,6 +66,10 @@ class Work(NamedTuple):
     """All events, if they are all known and some of their values were missing."""
     fresh: bool = False
     """Whether to start without the clusters and the prior of the old model: the last refit from those failed."""
+    sequence: RecentSequence | None = None
+    """Recent events in their order, which tell how many independent events the tree's are worth."""
+    n_events: float = 0.0
+    """Number of events that the tree stands for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,10 +200,7 @@ def find(work: Work) -> Found:
     start = widened(start, tree)
     if work.search_strays and settings.refit == "bkm":
         start = with_rare(settings, start, work.strays[work.old.large.outside(work.strays)], work.number)
-    best = fit(
-        settings, tree, start if work.fresh else with_prior(start, work.old.result), work.number, work.cold
-    )
-    check_finite(best.clusters)
+    best = fit_dependent(work, tree, start if work.fresh else with_prior(start, work.old.result))
     if isinstance(tree, WithStrays) and settings.refit == "bkm" and not work.drifted:
         best = keeping_rare(settings, best, start, *tree.outside())
     if work.drifted:
@@ -337,6 +346,39 @@ def with_prior(start: Moments, old: Result) -> Moments | Partition:
     if isinstance(old, Partition) and old.clusters.n_features == start.n_features:
         return replace(old, clusters=start, labels=NOWHERE)
     return start
+
+
+def fit_dependent(work: Work, tree: SummaryTree | WithStrays, start: Moments | Partition) -> Result:
+    """Refit with as much evidence as the events have under the clusters that are found.
+
+    How far events depend on each other shows within clusters. The old ones tell nothing of events that came since at
+    other places, so the refit is repeated while those found show that the evidence was less than half of what it took.
+    """
+    evidence = 1.0 if work.sequence is None else work.sequence.evidence(work.old)
+    for _ in range(MAX_EVIDENCE_ROUNDS):
+        work.tree.n_independent = n_independent(evidence, work.n_events, tree.n_features)
+        best = fit(work.settings, tree, start, work.number, work.cold)
+        check_finite(best.clusters)
+        found = 1.0 if work.sequence is None else work.sequence.evidence(by_itself(best))
+        if found > evidence / 2:
+            break
+        evidence = found
+    return best
+
+
+def n_independent(evidence: float, n_events: float, n_features: int) -> float:
+    """Number of independent events that a refit decides by; infinite if events do not depend on each other.
+
+    Fewer than some for each feature would merge what is far apart.
+
+    >>> n_independent(0.01, 50_000, 2), n_independent(0.01, 100, 2), n_independent(1.0, 100, 2)
+    (500.0, 12.0, inf)
+    """
+    return (
+        np.inf
+        if evidence >= 1.0
+        else max(evidence * n_events, MIN_INDEPENDENT_PER_FEATURE * (n_features + 1))
+    )
 
 
 def fit(

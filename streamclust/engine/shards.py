@@ -14,6 +14,7 @@ from streamclust._kernels.engine.windows import block_sums
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine import schedule
 from streamclust.engine.capacity import FIRST_LEAVES, leaves_for
+from streamclust.engine.dependence import RecentSequence
 from streamclust.engine.imputing import Gaps, fitted_shares
 from streamclust.engine.model import Model, Seen
 from streamclust.engine.present import as_of_now, drifted, kish
@@ -440,10 +441,24 @@ class Shards(dict[Hashable, Shard]):
             return next(iter(self.values())).watch.sums_by(model, size)
         return block_sums(*self.seen_by(model), self.watched()[1], len(model.rows) + 1, size)
 
-    def changing(self, tree: SummaryTree) -> bool:
-        """Whether the latest events are spread otherwise than all that the tree has learnt; no, if drift is ignored."""
+    def sequence(self, since: int = 0) -> RecentSequence:
+        """Recent events in their order, those that came before event number `since` left out."""
+        if not self or not len(self.whole):
+            return RecentSequence(np.empty((0, self.n_features)), 1.0, np.empty((0, self.n_features)))
+        watched, _, at = self.watched()
+        latest = self.near()[0][self.whole.last(self.whole.at, WHOLE_EVENTS) >= since]
+        return RecentSequence(watched[at >= since], float(self.stands_for()[-1]), latest)
+
+    def changing(self, tree: SummaryTree, evidence: float = 1.0) -> bool:
+        """Whether the latest events are spread otherwise than all that the tree has learnt; no, if drift is ignored.
+
+        An event counts for `evidence` independent ones.
+        """
         follows = self.settings.follows and tree.n_events > 0
-        return follows and drifted(tree, self.latest(), self._represented())
+        if not follows:
+            return False
+        held = float(self.stands_for()[-1])
+        return drifted(tree, self.latest(), self._represented(), min(1.0, held * evidence))
 
     # ---------------------------------------------------------------- trees
 
@@ -490,14 +505,13 @@ class Shards(dict[Hashable, Shard]):
         tree = tree.without_outliers()
         return tree.reweighted(np.full(len(tree.leaves()), self.weight / tree.weight), worth=kish(weight))
 
-    def present_tree(self) -> SummaryTree:
-        """One tree of all shards, to read: where the stream has drifted, its leaves weigh what they weigh of late."""
-        return self.present()[0]
+    def present(self, evidence: float = 1.0) -> tuple[SummaryTree, bool]:
+        """Merge all shards into a tree to read, and say whether the stream has drifted.
 
-    def present(self) -> tuple[SummaryTree, bool]:
-        """That tree, and whether the stream has drifted."""
+        If it has, leaves weigh what they weigh of late. An event counts for `evidence` independent ones.
+        """
         tree = self.merged_tree().without_outliers()
-        if not self.changing(tree):
+        if not self.changing(tree, evidence):
             return tree, False
         return as_of_now(tree, self.latest(), self._represented()), True
 

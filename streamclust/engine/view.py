@@ -39,7 +39,7 @@ def cluster_view(
     if model is None:
         nothing = np.zeros(0, dtype=np.int64)
         return ClusterView(names, clusters, nothing, clusters, nothing, clusters, nothing)
-    leaves = engine.shards.present_tree().leaves()
+    leaves = engine.shards.present(engine.evidence)[0].leaves()
     leaves = leaves[np.flatnonzero(leaves.weight > 0)]
     owners = model.names[model.nearest(leaves.mean).cluster]
     parts = expanded(engine.components()), model.names[model.place]

@@ -74,6 +74,25 @@ class Reporting(SharedModel):
         return self._intake.door.sketch
 
     @property
+    def effective_events(self) -> float:
+        """Number of independent events that those learnt are worth: `n_seen`, or fewer if they depend on each other.
+
+        Sources that wander slowly, and repeated events, tell less than as many independent events; decisions about
+        clusters count them for what they tell. Estimated from the latest events.
+
+        >>> from streamclust import StreamClusterer
+        >>> rows = np.random.default_rng(0).normal(size=(500, 2))
+        >>> independent, repeated = StreamClusterer(), StreamClusterer()
+        >>> independent.learn_many(rows)
+        >>> repeated.learn_many(np.repeat(rows, 10, axis=0))
+        >>> independent.effective_events, repeated.effective_events < 1500
+        (500.0, True)
+        """
+        with self._turn, self._lock:
+            self._intake.flush()
+            return self.n_seen * self._intake.engine.evidence
+
+    @property
     def n_failed_refits(self) -> int:
         """Number of refits, and looks between them, that failed: each time the last good model stayed."""
         return self._intake.engine.n_failed_refits

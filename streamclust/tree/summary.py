@@ -113,6 +113,8 @@ class SummaryTree(TreeReading):
         capacity = min(self._limit, storage.FIRST_CAPACITY)
         self._tree = storage.empty_tree(n_features, width, leaf_size, capacity)
         self.worth = math.inf
+        self.n_independent = math.inf
+        """Number of independent events that those learnt are worth, if that is known: fewer, where they depend."""
         """Effective number of events behind its weights; infinite unless the tree was reweighted."""
         self._timed: bool | None = None
         self._draws = 0
@@ -289,6 +291,7 @@ class SummaryTree(TreeReading):
         """
         twin = self.copy()
         twin.worth = min(self.worth, worth)
+        twin.n_independent = self.n_independent
         slots, tree = self._live_slots(), twin._tree
         for values in (tree.weight, tree.spread, tree.scatter):
             values[slots] *= factor.reshape(-1, *[1] * (values.ndim - 1))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from streamclust.engine import Engine, EngineSettings, schedule
 from streamclust.engine.births import newborn
 from streamclust.engine.new_features import NEVER
-from streamclust.engine.present import WithStrays, as_of_now, drifted, evidence
+from streamclust.engine.present import WithStrays, as_of_now, drifted, p_value_of_shares
 from streamclust.engine.shards import Shard
 from streamclust.engine.watch import BLOCK_EVENTS, WINDOW_EVENTS, Watch, side_by_side, watched_in
 from streamclust.refit.dp_means.online import lead
@@ -60,7 +60,7 @@ def test_a_stationary_stream_does_not_drift_and_a_moved_one_does(d):
     tree.insert(rows)
     latest = rows[-32_768::8]
     weight = np.ones(len(latest))
-    assert evidence(tree, latest, weight) > 1e-4
+    assert p_value_of_shares(tree, latest, weight) > 1e-4
     assert drifted(tree, latest + 0.5, weight)
     assert drifted(tree, latest[latest[:, 0] > np.median(latest[:, 0])], weight[: len(latest) // 2])
 
