@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from streamclust.families import FAMILIES, Finite, Infinite, scoring
 from streamclust.families import family as family_named
 from streamclust.moments import Moments
+from streamclust.refit.bkm.boundary_moves import nudge
 from streamclust.refit.bkm.fit import fit_points
 from streamclust.refit.bkm.labelling import Labelling
 from streamclust.refit.bkm.problem import Problem
-from streamclust.refit.bkm.search import nudge
 from streamclust.refit.bkm.splits import SplitScan
 from tests.naive import bkm as naive
 
@@ -177,7 +177,7 @@ def test_closed_form_of_a_split_is_the_difference_of_free_energies(name, mixture
     if not np.isfinite(state.free_energy):
         return
     scan = SplitScan(state, np.ones(state.n_clusters, dtype=bool))
-    best = scan.best(np.random.default_rng(0), principal=2, random=1)
+    best = scan.best(np.random.default_rng(0), (2, 1))
     for c in np.flatnonzero(np.isfinite(best.change)):
         split = state.copy()
         leaving = scan.order[(best.side == 1) & (state.labels[scan.order] == c)]

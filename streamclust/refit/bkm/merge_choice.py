@@ -1,27 +1,29 @@
-"""Which clusters are near each other: merges of others need not be tried."""
+"""Choice of merges: pairs of neighbouring clusters, and the best of them that share no cluster."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from streamclust._kernels.refit.merge_path import choose_merges
 from streamclust._kernels.types import Floats, Ints
 from streamclust.families import DiagonalGaussian, Gaussian
+from streamclust.families.gaussian import FlatGaussian
 from streamclust.families.gaussian_simple import AnyGaussian
 from streamclust.families.linalg import cholesky
 from streamclust.refit.bkm.labelling import Labelling
 from streamclust.refit.bkm.problem import Problem
+from streamclust.refit.bkm.seeding import root_counts
+from streamclust.refit.bkm.tuning import TUNING
 
-NEIGHBOURS = 8
-"""Merges are tried with so many nearest clusters of each."""
 
-
-def near_pairs(state: Labelling, neighbours: int = NEIGHBOURS) -> tuple[Ints, Ints]:
-    """Pairs a < b of clusters of which one is among the nearest of the other; all, where the prior is not learnt.
+def near_pairs(state: Labelling, neighbours: int = TUNING.neighbours) -> tuple[Ints, Ints]:
+    """Pairs a < b of clusters of which one is among the nearest of the other; all pairs of few clusters.
 
     Nearest by Ward's distance, n_a n_b / (n_a + n_b) times the squared distance, in the metric of the prior's B0.
+    A flat prior has no metric: all pairs.
     """
     clusters, k = state.clusters, state.n_clusters
-    if k <= neighbours + 1 or state.problem.learner is None:
+    if k <= neighbours + 1 or isinstance(state.problem.family, FlatGaussian):
         first, second = np.triu_indices(k, 1)
         return first, second
     x = metric(state.problem, clusters.mean)
@@ -40,19 +42,21 @@ def near_pairs(state: Labelling, neighbours: int = NEIGHBOURS) -> tuple[Ints, In
 def metric(problem: Problem, x: Floats) -> Floats:
     """Points moved and stretched so that the prior's B0 is the unit matrix; counts by their square roots."""
     family = problem.family
-    if family.scatter == "none":
-        return x if family.name == "bernoulli" else root_counts(family.name, x)
-    assert isinstance(family, AnyGaussian)
+    if family.name in ("multinomial", "poisson"):
+        return root_counts(family.name, x)
+    if not isinstance(family, AnyGaussian):
+        return x
     y = x - family.m0
     if isinstance(family, Gaussian):
         return np.asarray(np.linalg.solve(cholesky(family.B0), y.T).T)
     return np.asarray(y / np.sqrt(family.B0)) if isinstance(family, DiagonalGaussian) else y
 
 
-def root_counts(name: str, counts: Floats) -> Floats:
-    """Square roots of counts, of variance ¼ whatever the rate; of proportions, where the family is multinomial."""
-    x = np.maximum(counts, 0.0)  # the mean of a leaf's counts may be a rounding below
-    if name == "multinomial":  # Hellinger distance between proportions
-        total = x.sum(axis=1, keepdims=True)
-        x = x / np.where(total > 0, total, 1.0)
-    return np.sqrt(x)
+def chosen_merges(a: Ints, b: Ints, change: Floats, k: int) -> list[tuple[int, int]]:
+    """The better half of the merges that lower F, at most K/5; if none does, the best K/6 all the same.
+
+    No cluster is in two of them.
+    """
+    into = np.empty(k, dtype=np.int64)
+    choose_merges(np.column_stack([a, b]), change, k, into)
+    return [(int(into[c]), c) for c in range(k) if into[c] != c]
