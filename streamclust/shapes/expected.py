@@ -15,11 +15,11 @@ from streamclust._kernels.types import Floats
 from streamclust.blas import weighted_sum
 
 MAX_ATOMS = 100
-"""Heights that the distribution may have: those measured or, of more edges, so many quantiles of them."""
+"""Heights in the distribution, at most: those measured or, of more edges, quantiles of them."""
 EM_STEPS = 50
 """EM iterations for the shares of the atoms."""
 MIN_ERROR_NATS = 1e-4
-"""Standard errors count as at least so many nats."""
+"""Smallest standard error, in nats."""
 
 
 def expected_heights(height: Floats, error: Floats) -> Floats:

@@ -13,8 +13,8 @@ from streamclust.moments import Moments, Scatter
 from streamclust.shapes.edges import Edges, judged_edges
 
 MAX_PEAK_RATIO = 4.0
-"""Two bells are no pieces of one plateau if one's peak is more than so many times the other's: at 10 noise bridged
-drawn shapes, at 2 shapes of uneven density broke; 3 to 5 hardly differ."""
+"""Ratio of two peaks above which the bells are not pieces of one plateau: at 10 noise bridged drawn shapes, at 2 shapes
+of uneven density broke; 3 to 5 hardly differ."""
 
 
 class MergeTree(NamedTuple):
@@ -49,7 +49,7 @@ class MergeTree(NamedTuple):
         return by_first(found)
 
     def joined_by(self, caution: float) -> Ints:
-        """The same, where the height and `caution` standard errors more are below 0."""
+        """Clusters joined only by edges whose height plus `caution` standard errors is below 0."""
         return self.clusters(-caution * self.edges.error)
 
 
@@ -163,7 +163,7 @@ def joined_clusters(edges: Edges, k: int, threshold: float | Floats = 0.0) -> In
 
 
 def heaviest_first(labels: Ints, weight: Floats) -> Ints:
-    """The same groups, numbered by the weight of their members, the heaviest first.
+    """Renumber groups by the weight of their members, the heaviest first.
 
     >>> heaviest_first(np.array([0, 0, 1, 2]), np.array([1.0, 2.0, 5.0, 1.0]))
     array([1, 1, 0, 2])
@@ -173,7 +173,7 @@ def heaviest_first(labels: Ints, weight: Floats) -> Ints:
 
 
 def by_first(labels: Ints) -> Ints:
-    """The same groups, numbered in the order of their first members."""
+    """Renumber groups in the order of their first members."""
     _, first, group = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[group.reshape(-1)]
 

@@ -52,7 +52,7 @@ class Compression(NamedTuple):
         return found
 
     def widened(self, more: int) -> Compression:
-        """The same with so many more features, left as they are."""
+        """The compression for `more` further features, which stay as they are."""
         return Compression(
             np.pad(self.knee, (0, more)),
             np.pad(self.gain, (0, more), constant_values=1.0),

@@ -10,7 +10,7 @@ import numpy as np
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.late import csr_array, diags_array, eigh, issparse, threadpool_limits
 from streamclust.moments import Moments
-from streamclust.sketch.compressing import Compression, Rows, learn_compression
+from streamclust.sketch.compression import Compression, Rows, learn_compression
 from streamclust.sketch.sketch import Sketch
 from streamclust.sketch.spectrum import spectrum
 
@@ -25,7 +25,7 @@ MIN_JUDGED_EVENTS = 8
 def learn_sketch(
     rows: Rows, weight: Floats | None = None, max_directions: int = MAX_DIRECTIONS, unit: bool = False
 ) -> Sketch:
-    """The sketch of events: principal directions above the noise, at most so many.
+    """The sketch of events: principal directions above the noise, at most `max_directions`.
 
     Features are compared in their deviations or, with `unit`, as they are, after each event was divided by its length.
     Without `unit` those of zeros and long tails are compressed before (see `Compression`).
@@ -80,7 +80,7 @@ def relearn_sketch(
 
 
 def leading(parts: Sequence[tuple[Floats, Floats]], most: int) -> Floats:
-    """The directions of largest second moment, at most so many, of several spaces together, each counting alike.
+    """The `most` directions of largest second moment, of several spaces together, each counting alike.
 
     A space is given by orthonormal directions, and the second moments in their coordinates.
     """
@@ -193,14 +193,14 @@ def varied_share(x: Floats) -> Floats:
 
 
 def share_without(longest: Ints, n_known: Ints, two_valued: Bools) -> Floats:
-    """The same, from how often each feature has its most common value, and any."""
+    """`varied_share` from counts: of each feature's most common value, and of its known values."""
     other = n_known - longest
     share = np.minimum((other + 1.0) / n_known, 1.0)
     return np.where(two_valued & (np.minimum(other, longest) >= MIN_JUDGED_EVENTS), 1.0, share)
 
 
 def varied_share_sparse(x: Rows) -> Floats:
-    """The same for sparse rows, in which what is absent is 0."""
+    """`varied_share` of sparse rows; absent values are 0."""
     n, d = x.shape
     held = x.data != 0
     column, value = x.indices[held], x.data[held]

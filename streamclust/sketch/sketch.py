@@ -12,14 +12,14 @@ from streamclust._kernels.sketch import project_cells, project_rows
 from streamclust._kernels.types import Bools, Floats
 from streamclust.late import gammaincinv, issparse
 from streamclust.moments import Moments
-from streamclust.sketch.compressing import Compression, Rows, is_same
+from streamclust.sketch.compression import Compression, Rows, is_same
 
 INSIDE_SHARE = 0.9999
 """A residual is outside if it is longer than this share of the residuals of the events the map was learnt from."""
 
 LEFT_ERRORS, LEFT_GROWTH = 6.0, 0.25
-"""Events have left a sketch if their mean squared residual is above its level by so many standard errors (chance: once
-in a billion), and by so much of the level."""
+"""Events have left a sketch if their mean squared residual is above its level by LEFT_ERRORS standard errors (by chance
+once in a billion), and by LEFT_GROWTH of the level."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +97,7 @@ class Sketch:
         return 1.0 / float(np.median(self.scale))
 
     def surprise(self, residual: Floats) -> Floats:
-        """What a squared residual adds to the novelty of an event, in nats: 0 for one of average length.
+        """Novelty, in nats, that a squared residual adds to an event: 0 for one of average length.
 
         That of a Gaussian in as many dimensions as give residuals of this mean and deviation.
         """
