@@ -13,13 +13,7 @@ from streamclust._kernels.types import Bools, Floats
 from streamclust.late import gammaincinv, issparse
 from streamclust.moments import Moments
 from streamclust.sketch.compression import Compression, Rows, is_same
-
-INSIDE_SHARE = 0.9999
-"""A residual is outside if it is longer than this share of the residuals of the events the map was learnt from."""
-
-LEFT_ERRORS, LEFT_GROWTH = 6.0, 0.25
-"""Events have left a sketch if their mean squared residual is above its level by LEFT_ERRORS standard errors (by chance
-once in a billion), and by LEFT_GROWTH of the level."""
+from streamclust.sketch.tuning import TUNING
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +104,7 @@ class Sketch:
         if not self.spread > 0.0:
             return np.zeros(len(residual), dtype=bool)
         shape = (self.level / self.spread) ** 2
-        return np.asarray(residual > gammaincinv(shape, INSIDE_SHARE) * self.level / shape)
+        return np.asarray(residual > gammaincinv(shape, TUNING.inside_share) * self.level / shape)
 
     def is_left_by(self, residual: Floats) -> bool:
         """Whether the squared residuals of some events are longer, on average, than chance explains."""
@@ -118,8 +112,8 @@ class Sketch:
             return False
         excess = float(residual.mean()) - self.level
         return (
-            excess > LEFT_ERRORS * self.spread / math.sqrt(len(residual))
-            and excess > LEFT_GROWTH * self.level
+            excess > TUNING.left_errors * self.spread / math.sqrt(len(residual))
+            and excess > TUNING.left_growth * self.level
         )
 
     # ---------------------------------------------------------------- back
