@@ -31,7 +31,7 @@ def locked(state: Labelling) -> bool:
 def unlock(state: Labelling) -> Labelling:
     """Relabel each row as if it did not count in its own cluster; returns the labelling of least F on the way."""
     best, waited = state.copy(), 0
-    for _ in range(TUNING.max_loose_iterations):
+    for _ in range(TUNING.max_iterations):
         if state.n_clusters < 2 or waited == TUNING.patience_iterations:
             break
         labels = collapsed_labels(state)

@@ -57,7 +57,7 @@ def best_merges(state: Labelling, stage: str) -> Steps:
     while state.n_clusters > 1 and not state.merges_tried:
         one, other = near_pairs(state)
         change = state.merge_changes_of(one, other)
-        top = np.argsort(change, kind="stable")[: TUNING.tried_merges]
+        top = np.argsort(change, kind="stable")[: TUNING.neighbours]
         for i in top[hopeful(state, one[top], other[top], change[top])]:
             trial = state.copy()
             trial.merge(int(one[i]), int(other[i]))
@@ -80,7 +80,7 @@ def hopeful(state: Labelling, a: Ints, b: Ints, change: Floats) -> Bools:
     unsure = np.flatnonzero(~good & (change < np.inf))
     if len(unsure):
         gains = state.gains_after_merges(a[unsure], b[unsure])
-        good[unsure] = change[unsure] <= 2 * TUNING.merge_iterations * gains
+        good[unsure] = change[unsure] <= 2 * TUNING.trial_iterations * gains
     return good
 
 
@@ -91,7 +91,7 @@ def merge_pays(trial: Labelling, change: float) -> bool:
     and less: one that cannot get there at its present pace is given up.
     """
     margin = -rounding(trial)
-    for left in range(TUNING.merge_iterations, 0, -1):
+    for left in range(TUNING.trial_iterations, 0, -1):
         if change < margin:
             return True
         before = trial.free_energy
@@ -113,7 +113,7 @@ def best_splits(state: Labelling, rng: np.random.Generator, stage: str, cuts: Fi
     Clusters are split at once where it pays: their terms of F do not touch each other.
     """
     weight = state.clusters.weight
-    untried = np.abs(weight - state.split_at) > TUNING.min_weight_change * weight
+    untried = np.abs(weight - state.split_at) > TUNING.unchanged_share * weight
     if not untried.any():
         return state
     scan = SplitScan(state, untried)

@@ -72,7 +72,7 @@ def agree(one: Labelling, other: Labelling) -> bool:
         return False
     shared = np.bincount(one.labels * k + other.labels, weight, k * k).reshape(k, k)
     return len(set(shared.argmax(axis=1))) == k and bool(
-        shared.max(axis=1).sum() >= TUNING.same_share * weight.sum()
+        shared.max(axis=1).sum() >= (1.0 - TUNING.unchanged_share) * weight.sum()
     )
 
 
@@ -129,7 +129,7 @@ def path_down(state: Labelling, stage: str, leaves: bool, past_rest: bool = True
         state
     ):  # a learnt prior shares a covariance, which lets rows go
         state = unlock(state)
-    settle(state, iterations, TUNING.first_turns)
+    settle(state, iterations, TUNING.turns)
     yield step(stage, "seed", state)
     best = state.copy()
     while state.n_clusters > 1 and state.n_clusters >= end * best.n_clusters:
@@ -151,7 +151,7 @@ def path_down(state: Labelling, stage: str, leaves: bool, past_rest: bool = True
 def path_limits(leaves: bool) -> tuple[int, float]:
     """ME iterations after each round of merges, and the share of the best K below which a path ends."""
     if leaves:
-        return TUNING.leaf_iterations, TUNING.leaf_path_end
+        return TUNING.short_iterations, TUNING.leaf_path_end
     return TUNING.point_iterations, TUNING.point_path_end
 
 

@@ -95,7 +95,7 @@ class Problem:
     @property
     def quadratic(self) -> bool:
         """Whether the blocked kernel prices these rows."""
-        return isinstance(self.family, Gaussian) and self.rows.n_features <= TUNING.max_blocked_features
+        return isinstance(self.family, Gaussian) and self.rows.n_features <= TUNING.wide_features
 
     @property
     def compiled(self) -> bool:

@@ -19,7 +19,7 @@ from streamclust.moments import Moments
 from streamclust.refit.bkm.boundary_moves import polish
 from streamclust.refit.bkm.labelling import Labelling
 from streamclust.refit.bkm.leave_one_out import locked
-from streamclust.refit.bkm.local_moves import Steps, iterate, split_and_merge, step
+from streamclust.refit.bkm.local_moves import Steps, iterate, rounding, split_and_merge, step
 from streamclust.refit.bkm.merge_path import (
     agree,
     best_path,
@@ -204,7 +204,7 @@ def warm_start(sample: Problem, start: Moments | Partition) -> Steps:
     clusters = (start.clusters if isinstance(start, Partition) else start).to(sample.family.scatter)
     state = relabelled(sample, clusters, warm_prior(sample, start, clusters))
     yield step("sample", "relabel", state)
-    return settle(state, TUNING.leaf_iterations)
+    return settle(state, TUNING.short_iterations)
 
 
 def warm_prior(sample: Problem, start: Moments | Partition, clusters: Moments) -> AnyFamily:
@@ -242,7 +242,7 @@ def too_wide(leaves: Problem) -> bool:
 def refine(state: Labelling, rng: np.random.Generator, stage: str, cuts: FirstCuts) -> Steps:
     """Splits and merges, ME iterations and prior by turns, while labels change and F falls."""
     yield from iterate(state, stage)
-    for _ in range(TUNING.refine_rounds):
+    for _ in range(TUNING.turns):
         before, labels = state.free_energy, state.labels
         state = yield from split_and_merge(state, rng, stage, cuts)
         same = state.labels is labels
@@ -250,7 +250,7 @@ def refine(state: Labelling, rng: np.random.Generator, stage: str, cuts: FirstCu
         if state.problem.learner is not None:
             learn_prior(state)
             yield step(stage, "learn", state)
-        if same or not state.free_energy < before - TUNING.min_gain_share * abs(before):
+        if same or not state.free_energy < before - rounding(state):
             break
     return state
 

@@ -96,7 +96,7 @@ class SplitScan:
         moving = np.tile(self.candidates & (np.diff(self.edges) > 1), (len(side), 1))
         change = np.full(moving.shape, np.inf)
         steps = 0
-        for left in range(TUNING.split_iterations, -1, -TUNING.look_iterations):
+        for left in range(TUNING.trial_iterations, -1, -TUNING.short_iterations):
             halves, squares, moved = self._iterate(side, moving, steps)
             stands = self.problem.mixture.viable(halves) & (halves.weight > 0)
             stands = moving & stands.reshape(*moving.shape, 2).all(axis=2)
@@ -106,12 +106,12 @@ class SplitScan:
             before, after = change[stands], self._change(halves, squares, stands)
             change[stands] = after
             known = np.isfinite(before) & np.isfinite(after)  # not so at the first look, which gives none up
-            pace = np.subtract(before, after, out=np.zeros_like(after), where=known) / TUNING.look_iterations
+            pace = np.subtract(before, after, out=np.zeros_like(after), where=known) / TUNING.short_iterations
             moving = stands & moved
             moving[stands] &= np.isfinite(after) & (~known | (after - pace * left <= 0))
             if not moving.any():
                 break
-            steps = TUNING.look_iterations
+            steps = TUNING.short_iterations
         return change
 
     def _iterate(self, side: Ints, moving: Bools, steps: int) -> tuple[Moments, Floats, Bools]:
@@ -207,16 +207,17 @@ def principal_axes(state: Labelling, order: Ints, edges: Ints, cluster: int, cou
     """Up to `count` leading eigenvectors of the scatter of one cluster's rows, fewer in fewer dimensions."""
     count = min(count, state.clusters.n_features)
     rows = order[edges[cluster] : edges[cluster + 1]]
-    rows = rows[spread_indices(len(rows), TUNING.axis_rows)]
+    rows = rows[spread_indices(len(rows), TUNING.few_rows)]
     x = state.problem.rows.mean[rows] - state.clusters.mean[cluster]
     axes = leading_axes(x, count)
     return np.concatenate([axes, np.zeros((count - len(axes), x.shape[1]))])
 
 
 def leading_axes(x: Floats, count: int) -> Floats:
-    """Up to `count` leading right singular vectors; of a wide table by the smaller of its two Gram matrices."""
-    if x.shape[1] <= TUNING.max_svd_columns:
-        return np.asarray(np.linalg.svd(x, full_matrices=False)[2][:count])
+    """Up to `count` leading right singular vectors, from the smaller of the two Gram matrices."""
+    x = x / max(
+        float(np.abs(x).max(initial=0.0)), np.finfo(float).tiny
+    )  # squares neither overflow nor vanish
     tall = len(x) >= x.shape[1]
     gram = x.T @ x if tall else x @ x.T
     vectors = eigh(gram, subset_by_index=[max(len(gram) - count, 0), len(gram) - 1])[1][:, ::-1].T
