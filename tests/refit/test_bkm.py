@@ -16,9 +16,8 @@ from streamclust.refit.bkm import problem as problem_module
 from streamclust.refit.bkm.boundary_moves import exchange, exchange_changes, nudge
 from streamclust.refit.bkm.fit import scored
 from streamclust.refit.bkm.labelling import Labelling
-from streamclust.refit.bkm.merge_path import settle
+from streamclust.refit.bkm.merge_path import coordinates, nearest_seed, settle
 from streamclust.refit.bkm.problem import Problem
-from streamclust.refit.bkm.seeding import coordinates, nearest_seed
 from streamclust.refit.bkm.top_down import merge_criterion, split_criterion
 from streamclust.tree import SummaryTree
 from tests.naive import bkm as naive

@@ -14,7 +14,7 @@ from streamclust.moments import Moments
 from streamclust.refit import bkm_steps, fit_points, point_steps, refit_bkm
 from streamclust.refit.bkm import gaussian_merge_path
 from streamclust.refit.bkm.labelling import Labelling
-from streamclust.refit.bkm.merge_choice import chosen_merges, near_pairs
+from streamclust.refit.bkm.local_moves import chosen_merges, near_pairs
 from streamclust.refit.bkm.merge_path import agree, learn_prior, path_down, starts
 from streamclust.refit.bkm.problem import Problem
 from streamclust.refit.bkm.search import challenged, cold, search_points, warm

@@ -118,7 +118,7 @@ class Labelling:
     def _cheapest(self) -> tuple[Ints, Bools]:
         """The cheapest cluster of each row, its own one among equals; and which clusters lose or gain rows.
 
-        By a descent, where the problem has a tree. Rows that would move are then priced as all rows are without one.
+        By a descent if the problem has a tree; rows that would move are then priced exactly.
         """
         problem, k = self.problem, self.n_clusters
         ownership = problem.descend(self.clusters)
@@ -130,11 +130,11 @@ class Labelling:
         moving = moving[chosen[moving] != self.labels[moving]]
         return chosen, np.isin(np.arange(k), [chosen[moving], self.labels[moving]])
 
-    def leap(self, limit: int) -> int:
-        """ME iterations by the moments of whole nodes, where the problem has a tree; how many were made.
+    def tree_iterations(self, limit: int) -> int:
+        """ME iterations by the moments of whole nodes, if the problem has a tree; returns their number.
 
-        They end where F falls no more or a cluster would end, and leave the rest to `step`. Only the last one's labels
-        are written out: that is what takes the time.
+        They end where F stops falling or a cluster would end; `step` does the rest. Only the labels of the last one
+        are written out, which takes most of the time.
         """
         problem, clusters, found = self.problem, self.clusters, None
         lowest, made = self.free_energy, 0
@@ -154,7 +154,7 @@ class Labelling:
         return made if self.lowered_by(labels, touched) else 0
 
     def lowered_by(self, labels: Ints, touched: Bools) -> bool:
-        """Take new labels, which differ in the touched clusters' rows alone, if they lower F; whether they do."""
+        """Take new labels if they lower F, and say whether they do; only rows of touched clusters may differ."""
         before, saved = self.free_energy, self.saved()
         self.relabel(labels, touched)
         if self.free_energy < before:
@@ -176,10 +176,10 @@ class Labelling:
     def iterations(self, limit: int = TUNING.max_iterations) -> Iterator[None]:
         """ME iterations one by one, until nothing changes; those that are compiled or use a tree count as one."""
         if self.problem.compiled:
-            if self.run(limit):
+            if self.compiled_iterations(limit):
                 yield
             return
-        made = self.leap(limit)
+        made = self.tree_iterations(limit)
         if made:
             yield
         for _ in range(limit - made):
@@ -187,7 +187,7 @@ class Labelling:
                 return
             yield
 
-    def run(self, limit: int = TUNING.max_iterations) -> int:
+    def compiled_iterations(self, limit: int = TUNING.max_iterations) -> int:
         """Compiled ME iterations, for problems that are `compiled`; returns their number."""
         problem, clusters, labels = self.problem, self.clusters, self.labels.copy()
         assert isinstance(problem.family, Gaussian)
@@ -244,14 +244,14 @@ class Labelling:
             viable = np.arange(self.n_clusters) == self.clusters.weight.argmax()
         keep = np.flatnonzero(viable)
         labels = (np.cumsum(viable) - 1)[self.labels]
-        homeless = np.flatnonzero(~viable[self.labels])
+        orphans = np.flatnonzero(~viable[self.labels])
         changed = changed[keep]
         self._keep(keep)
         self.labels = labels
-        if len(homeless):
-            labels[homeless] = self.problem.subset(homeless).costs(self.clusters).argmin(axis=0)
+        if len(orphans):
+            labels[orphans] = self.problem.subset(orphans).costs(self.clusters).argmin(axis=0)
             won = np.zeros(len(keep), dtype=bool)
-            won[labels[homeless]] = True
+            won[labels[orphans]] = True
             learnt = self.problem.group(np.where(won[labels], labels, -1), len(keep))
             self.clusters = _replace(self.clusters, learnt, won)
             changed = changed | won

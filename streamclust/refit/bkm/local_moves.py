@@ -1,4 +1,4 @@
-"""Moves that improve a labelling: ME iterations, local splits and single merges [BKM section 6; the search is our own].
+"""Moves of a labelling: ME iterations, local splits, and the choice of merges [BKM section 6; the search is our own].
 
 Every move is a generator of `Step`s that returns the labelling it ends with.
 """
@@ -9,9 +9,14 @@ from collections.abc import Generator
 
 import numpy as np
 
+from streamclust._kernels.refit.merge_path import choose_merges
 from streamclust._kernels.types import Bools, Floats, Ints
+from streamclust.families import DiagonalGaussian, Gaussian
+from streamclust.families.gaussian import FlatGaussian
+from streamclust.families.gaussian_simple import AnyGaussian
+from streamclust.families.linalg import cholesky
 from streamclust.refit.bkm.labelling import Labelling
-from streamclust.refit.bkm.merge_choice import near_pairs
+from streamclust.refit.bkm.problem import Problem
 from streamclust.refit.bkm.splits import SplitScan
 from streamclust.refit.bkm.tuning import TUNING, FirstCuts
 from streamclust.refit.partition import Partition
@@ -127,3 +132,61 @@ def best_splits(state: Labelling, rng: np.random.Generator, stage: str, cuts: Fi
         yield step(stage, "split", state)
         yield from iterate(state, stage)
     return state
+
+
+# ---------------------------------------------------------------- pairs to merge
+
+
+def near_pairs(state: Labelling, neighbours: int = TUNING.neighbours) -> tuple[Ints, Ints]:
+    """Pairs a < b of clusters of which one is among the nearest of the other; all pairs of few clusters.
+
+    Nearest by Ward's distance, n_a n_b / (n_a + n_b) times the squared distance, in the metric of the prior's B0.
+    A flat prior has no metric: all pairs.
+    """
+    clusters, k = state.clusters, state.n_clusters
+    if k <= neighbours + 1 or isinstance(state.problem.family, FlatGaussian):
+        first, second = np.triu_indices(k, 1)
+        return first, second
+    x = metric(state.problem, clusters.mean)
+    squares = (x**2).sum(axis=1)
+    n = clusters.weight
+    distance = np.maximum(squares[:, None] + squares - 2 * (x @ x.T), 0.0) * (
+        n[:, None] * n / (n[:, None] + n)
+    )
+    np.fill_diagonal(distance, np.inf)
+    near = np.argpartition(distance, neighbours, axis=1)[:, :neighbours]
+    mine = np.repeat(np.arange(k), neighbours)
+    pairs = np.unique(np.minimum(mine, near.ravel()) * k + np.maximum(mine, near.ravel()))
+    return pairs // k, pairs % k
+
+
+def metric(problem: Problem, x: Floats) -> Floats:
+    """Points moved and stretched so that the prior's B0 is the unit matrix; counts by their square roots."""
+    family = problem.family
+    if family.name in ("multinomial", "poisson"):
+        return root_counts(family.name, x)
+    if not isinstance(family, AnyGaussian):
+        return x
+    y = x - family.m0
+    if isinstance(family, Gaussian):
+        return np.asarray(np.linalg.solve(cholesky(family.B0), y.T).T)
+    return np.asarray(y / np.sqrt(family.B0)) if isinstance(family, DiagonalGaussian) else y
+
+
+def chosen_merges(a: Ints, b: Ints, change: Floats, k: int) -> list[tuple[int, int]]:
+    """The better half of the merges that lower F, at most K/5; if none does, the best K/6 all the same.
+
+    No cluster is in two of them.
+    """
+    into = np.empty(k, dtype=np.int64)
+    choose_merges(np.column_stack([a, b]), change, k, into)
+    return [(int(into[c]), c) for c in range(k) if into[c] != c]
+
+
+def root_counts(name: str, counts: Floats) -> Floats:
+    """Square roots of counts, of variance ¼ for any rate; of proportions if the family is multinomial."""
+    x = np.maximum(counts, 0.0)  # the mean of a leaf's counts may be a rounding below
+    if name == "multinomial":  # Hellinger distance between proportions
+        total = x.sum(axis=1, keepdims=True)
+        x = x / np.where(total > 0, total, 1.0)
+    return np.sqrt(x)

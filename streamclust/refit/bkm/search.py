@@ -23,6 +23,7 @@ from streamclust.refit.bkm.local_moves import Steps, iterate, rounding, split_an
 from streamclust.refit.bkm.merge_path import (
     agree,
     best_path,
+    coordinates,
     is_enough,
     learn_prior,
     path_down,
@@ -31,7 +32,6 @@ from streamclust.refit.bkm.merge_path import (
     start_sizes,
 )
 from streamclust.refit.bkm.problem import Problem
-from streamclust.refit.bkm.seeding import coordinates
 from streamclust.refit.bkm.tuning import TUNING, FirstCuts
 from streamclust.refit.partition import Partition
 from streamclust.refit.steps import Step
