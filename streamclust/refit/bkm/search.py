@@ -155,7 +155,7 @@ def found_under_fixed_prior(problem: Problem, rng: np.random.Generator) -> Steps
     x = coordinates(problem)
     rows = Moments(problem.rows.weight, x, np.zeros((len(x), 0)), "none")
     fixed = replace(problem, family=Gaussian.informed(x), rows=rows, learner=None)
-    found = yield from cold_points(fixed, rng, "fixed prior", quick=False)
+    found = yield from cold_points(fixed, rng, "fixed prior", quick=True)
     assert problem.learner is not None
     family = problem.learner.start(problem.group(found.labels, found.n_clusters))
     return learn_prior(Labelling(problem.under(family), found.labels, found.n_clusters))
