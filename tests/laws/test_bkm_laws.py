@@ -106,7 +106,7 @@ def test_compiled_iterations_are_those_made_one_by_one(whole_leaves, draw):
         made += 1
     some = fast.compiled_iterations(2)
     assert some == min(made, 2)
-    fast.run()
+    fast.compiled_iterations()
     assert not fast.step()
     again = Labelling(problem, fast.labels, fast.n_clusters)
     np.testing.assert_allclose(fast.terms, again.terms, rtol=1e-9, atol=1e-9)

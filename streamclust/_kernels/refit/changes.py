@@ -90,8 +90,8 @@ def split_changes(
 ) -> Floats:  # fmt: skip
     """The change of F where a cluster becomes its two halves, for those (cuts, clusters) that are asked for; in order.
 
-    With `evidence` above 0 rows are a sample, each worth that many events: a split is judged at the effective size of its
-    smaller half, and infinite if that is worth fewer than `fewest` events.
+    With `evidence` above 0 rows are a sample, each worth that many events: a split is judged at the effective size of
+    its smaller half, and infinite if that is worth fewer than `fewest` events.
     """
     cuts, k = which.shape
     d = len(m0)
