@@ -25,7 +25,7 @@ from streamclust.refit.bkm.fit import (
     learns_prior,
     point_steps,
 )
-from streamclust.refit.bkm.on_tree import Assign, check_assign
+from streamclust.refit.bkm.row_tree import Assign, check_assign
 from streamclust.refit.partition import Partition
 from streamclust.refit.steps import Step
 from streamclust.shapes import gaussian_components

@@ -17,7 +17,7 @@ from streamclust.moments import Moments
 from streamclust.parameters import MixtureName
 from streamclust.refit.bkm.fit import published, sampled_problem
 from streamclust.refit.bkm.labelling import Labelling
-from streamclust.refit.bkm.path import learn_prior
+from streamclust.refit.bkm.merge_path import learn_prior
 from streamclust.refit.bkm.problem import Problem
 from streamclust.refit.dp_means.fit import fit_rows
 from streamclust.refit.dp_means.means_partition import nearest_means

@@ -16,7 +16,7 @@ import numpy as np
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.interrupts import HeldInterrupts
 from streamclust.lineage import Change, Lineage
-from streamclust.refit.bp_means.allocating import Allocation, BPProblem, inverse, nearest_features
+from streamclust.refit.bp_means.allocation import Allocation, BPProblem, inverse, nearest_features
 from streamclust.refit.bp_means.fit import settle
 from streamclust.refit.bp_means.start import first_features, start_while_it_pays
 from streamclust.refit.penalties import penalty_from_noise, warn_of_growth

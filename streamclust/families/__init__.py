@@ -1,4 +1,4 @@
-"""What a cluster is: likelihoods with their conjugate priors."""
+"""Families of clusters: likelihoods with their conjugate priors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streamclust.parameters import FamilyName
 from streamclust.values import did_you_mean
 
 FamilyLike = FamilyName | FamilyClass | AnyFamily
-"""What users give for a family: its name, its class, or a family with its prior."""
+"""A family as users give it: its name, its class, or a family with its prior."""
 
 FAMILIES: dict[str, FamilyClass] = {
     "gaussian": Gaussian,

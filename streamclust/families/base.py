@@ -18,7 +18,7 @@ Parameters = TypeVar("Parameters")
 
 
 class Summary(Protocol):
-    """What a data-informed prior reads: the totals, and a weighted sample of real points. A tree is one."""
+    """Data that a prior is informed by: the totals, and a weighted sample of real points. A tree is one."""
 
     @property
     def total(self) -> Moments:

@@ -1,7 +1,7 @@
 """Free energies of a partition, and the mixing term of its labelling cost, for three priors on proportions.
 
 A mixture says how clusters share the events; a family says what a cluster is. `scoring` pairs them by name,
-and whoever refits need not know which he has:
+and callers need not know which mixture it is:
 
     family, mixture = scoring("infinite", Gaussian.informed(points), points)
     F = mixture.free_energy(family, clusters)
@@ -58,7 +58,7 @@ class Finite:
         return cast(Floats, digamma(self.phi0 + weight))
 
     def cluster_terms(self, family: AnyFamily, clusters: Moments) -> Floats:
-        """What each cluster adds to F: -log_marginal - log Γ(φ0+N_c) + log Γ(φ0)."""
+        """Term of each cluster in F: -log_marginal - log Γ(φ0+N_c) + log Γ(φ0)."""
         return cast(
             Floats, -family.log_marginal(clusters) - gammaln(self.phi0 + clusters.weight) + gammaln(self.phi0)
         )
@@ -108,7 +108,7 @@ class Infinite(Finite):
         return np.where(weight > 0, digamma(np.where(weight > 0, weight, 1.0)), -np.inf)
 
     def cluster_terms(self, family: AnyFamily, clusters: Moments) -> Floats:
-        """What each cluster adds to F: -log_marginal - log Γ(N_c) - log φ0."""
+        """Term of each cluster in F: -log_marginal - log Γ(N_c) - log φ0."""
         if len(clusters) > 1 and not np.all(self.viable(clusters)):
             raise ValueError(
                 f"the infinite mixture cannot score a cluster of weight {clusters.weight.min()}, below 1; "

@@ -22,7 +22,7 @@ from streamclust.moments import Moments, Scatter
 
 
 def no_blur() -> Floats:
-    """What stands for a blur of zero in every feature."""
+    """An empty array, which means no blur in any feature."""
     return np.zeros(0)
 
 

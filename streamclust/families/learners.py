@@ -59,11 +59,11 @@ LEARNERS: dict[FamilyClass, Callable[[Any, Summary | Floats], AnyLearner]] = {
     BernoulliProduct: BetaLearner.of,
     Poisson: GammaLearner.of,
 }
-"""What makes the learner of each family's prior, of the family class and the data."""
+"""Constructors of the learner of each family's prior, from the family class and the data."""
 
 
 def learner_of(kind: FamilyClass | AnyFamily, data: Summary | Floats) -> AnyLearner | None:
-    """What learns the prior of a family class from a tree or an array of points; None for a family object."""
+    """The learner of a family class's prior, for a tree or an array of points; None for a family object."""
     if not isinstance(kind, type):
         return None
     return LEARNERS[kind](kind, data)

@@ -87,12 +87,12 @@ class PriorLearner:
 
     @property
     def anchor(self) -> Floats:
-        """What S is expected to be, in its own shape, before anything is known of the clusters."""
+        """Prior expectation of S, in the family's shape of a covariance."""
         return self._shaped(self.variance)
 
     @property
     def strength(self) -> float:
-        """How many events that expectation counts for."""
+        """Number of events that the expectation of S counts for."""
         return self.n_features + 1.0 if self.kind is Gaussian else 2.0
 
     @property
@@ -143,7 +143,7 @@ class PriorLearner:
         return family
 
     def _improved_gaussian(self, family: Gaussian, clusters: Moments, rounds: int) -> AnyGaussian:
-        """The same for full covariances, compiled."""
+        """`improved` for full covariances, compiled."""
         weight, mean, scatter, xi0, m0, eta0, _, blur = family.prior_and(clusters)
         changed, xi0, eta0, S = improved_prior(
             weight, mean, scatter, xi0, m0, eta0, self.shape(family), blur, *self.limits, rounds

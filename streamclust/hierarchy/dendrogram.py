@@ -85,7 +85,7 @@ class Dendrogram:
         return cls(children, cost[order], height[order], leaves, None, nobody, np.arange(n), method)
 
     def stopping_at(self, stop: int | None) -> Dendrogram:
-        """The same tree with another stopping level."""
+        """A copy of the tree with another stopping level."""
         return replace(self, stop=stop)
 
     # ---------------------------------------------------------------- reading
@@ -127,7 +127,7 @@ class Dendrogram:
     def cut(self, k: int | None = None, cost: float | None = None) -> Ints:
         """The cluster of each leaf, numbered in the order of their first leaves.
 
-        k: into so many clusters. cost: undoing every merge from the first that cost more. Neither: where
+        k: into k clusters. cost: undoing every merge from the first that cost more. Neither: where
         the method stops.
         """
         return cut_tree(self.children, self._clusters(k, cost))[0]

@@ -137,7 +137,7 @@ class MergeProblem:
         return problem
 
     def costs(self, slot: int, others: Ints) -> Floats:
-        """What merging a row with each of the others costs."""
+        """Cost of merging a row with each of the others."""
         costs = np.empty(len(others))
         kernels.price(*self.arguments, slot, -1, others, len(others), costs)
         return costs

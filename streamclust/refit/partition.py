@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 CHUNK_NUMBERS = 8_000_000
-"""Points are priced in chunks of about so many numbers of cost: memory stays bounded."""
+"""Numbers in a chunk of labelling costs: bounds memory."""
 
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Who owns each row, the clusters, and their free energy.
+    """Labels of the rows, the clusters, and their free energy.
 
     labels       (rows,)  the cluster of each leaf of the tree or, where points were given, of each point
     clusters     one row of Moments per cluster; their weights total the weight of the data

@@ -51,7 +51,7 @@ def warn_of_growth(most: int, penalty: float, what: str = "clusters") -> None:
 
 
 def penalty_for_clusters(rows: Moments, n_clusters: int = ROUGH_CLUSTERS) -> float:
-    """λ² at which DP-means opens about so many clusters [Kulis & Jordan 2012, section 5].
+    """λ² at which DP-means opens about `n_clusters` clusters [Kulis & Jordan 2012, section 5].
 
     Farthest-first traversal from the mean of all: the squared distance of the K-th pick, and a millionth more. At that
     distance itself rounding would decide whether the K-th pick, one too many beside the mean of all, opens a cluster.

@@ -17,7 +17,7 @@ class Step(NamedTuple, Generic[Result]):
     n_clusters: int
     """Number of clusters, components or features."""
     objective: float
-    """What the search improves: free energy (Bayesian k-means) and cost (DP-means, BP-means) fall, the bound on the
+    """Objective of the search: free energy (Bayesian k-means) and cost (DP-means, BP-means) fall, the bound on the
     log-likelihood (chunky EM) rises."""
     result: Result | None = None
     n_rows: int | None = None

@@ -43,7 +43,7 @@ class NodeSummary(LeafSummary, Protocol):
     """A summary whose leaves are those of a tree of nodes: it can be read coarsely, and finer where that pays."""
 
     def cut(self, *, budget: int) -> Ints:
-        """At most so many nodes that together hold every event once."""
+        """At most `budget` nodes that together hold every event once."""
         ...
 
     def refine(self, cut: Ints, nodes: Ints) -> Ints:

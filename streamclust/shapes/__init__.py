@@ -1,7 +1,7 @@
 """Components into clusters of any shape: components that are pieces of one plateau of events are joined."""
 
 from streamclust.shapes.edges import Edges, judged_edges
-from streamclust.shapes.joining import (
+from streamclust.shapes.joins import (
     MergeTree,
     gaussian_components,
     heaviest_first,

@@ -21,17 +21,7 @@ from streamclust.late import betaincinv
 from streamclust.moments import Moments
 from streamclust.shapes.expected import expected_heights
 from streamclust.shapes.plateaus import plateau_grid
-
-ADJACENT_SHARE = 0.01
-"""Two components are adjacent if so much of either's weight has the other as second best."""
-RIDGE_VARIANCE = 1e-6
-"""Added to the variances of components, in units of the data's."""
-GAP_CONFIDENCE = 0.999
-"""Confidence of the upper bound on the ratio of a gap's events to those of the peaks beside it."""
-MAX_GAP_RATIO = 0.5
-"""Where that bound is larger, there is no gap."""
-GAP_NATS = 0.1
-"""A gap adds so much to the height for each nat that the bound is below MAX_GAP_RATIO."""
+from streamclust.shapes.tuning import TUNING
 
 
 class Edges(NamedTuple):
@@ -68,7 +58,7 @@ class Standardised(NamedTuple):
         d = len(middle)
         kept = components.covariance
         full = kept if kept.ndim == 3 else kept.reshape(len(kept), -1, 1) * np.eye(d)
-        covariance = full / (deviation[:, None] * deviation) + RIDGE_VARIANCE * np.eye(d)
+        covariance = full / (deviation[:, None] * deviation) + TUNING.ridge_variance * np.eye(d)
         return cls(
             np.log(components.weight),
             (components.mean - middle) / deviation,
@@ -115,10 +105,10 @@ def judged_edges(components: Moments, points: Floats, weight: Floats) -> Edges:
 
 
 def adjacent(first: Ints, second: Ints, weight: Floats, k: int) -> Ints:
-    """Pairs i < j of components with events; ADJACENT_SHARE of either's weight has the other as second best."""
+    """Pairs i < j of components with events; `adjacent_share` of either's weight has the other as second best."""
     followed = np.bincount(first * k + second, weight, k * k).reshape(k, k)
     owned = followed.sum(axis=1)
-    close = (followed >= ADJACENT_SHARE * owned[:, None]) & (followed > 0)
+    close = (followed >= TUNING.adjacent_share * owned[:, None]) & (followed > 0)
     both = (owned[:, None] > 0) & (owned > 0)
     return np.argwhere(np.triu((close | close.T) & both, 1))
 
@@ -126,10 +116,10 @@ def adjacent(first: Ints, second: Ints, weight: Floats, k: int) -> Ints:
 def gap_height(valley: Floats, peak: Floats) -> Floats:
     """Height of a gap of `valley` events between windows of at least `peak` events; -∞ where those are empty.
 
-    0 where the upper bound on the ratio of the two is MAX_GAP_RATIO, more where it is smaller.
+    0 where the upper bound on the ratio of the two is `max_gap_ratio`, more where it is smaller.
     """
     known = peak > 0
-    q = betaincinv(valley + 1, np.where(known, peak, 1.0), GAP_CONFIDENCE)
+    q = betaincinv(valley + 1, np.where(known, peak, 1.0), TUNING.gap_confidence)
     with np.errstate(divide="ignore"):
-        depth = np.log(MAX_GAP_RATIO) - np.log(q) + np.log1p(-q)
-    return np.where(known, GAP_NATS * depth, -np.inf)
+        depth = np.log(TUNING.max_gap_ratio) - np.log(q) + np.log1p(-q)
+    return np.where(known, TUNING.gap_nats * depth, -np.inf)

@@ -13,13 +13,7 @@ import numpy as np
 
 from streamclust._kernels.types import Floats
 from streamclust.blas import weighted_sum
-
-MAX_ATOMS = 100
-"""Heights that the distribution may have: those measured or, of more edges, so many quantiles of them."""
-EM_STEPS = 50
-"""EM iterations for the shares of the atoms."""
-MIN_ERROR_NATS = 1e-4
-"""Standard errors count as at least so many nats."""
+from streamclust.shapes.tuning import TUNING
 
 
 def expected_heights(height: Floats, error: Floats) -> Floats:
@@ -29,14 +23,18 @@ def expected_heights(height: Floats, error: Floats) -> Floats:
     array([-0.04, -0.04, -0.02,  0.5 ])
     """
     known = np.isfinite(height)
-    h, se = height[known], np.maximum(error[known], MIN_ERROR_NATS)
+    h, se = height[known], np.maximum(error[known], TUNING.min_error_nats)
     if len(h) < 2:
         return height
-    atoms = np.sort(h) if len(h) <= MAX_ATOMS else np.quantile(h, np.linspace(0.0, 1.0, MAX_ATOMS))
+    atoms = (
+        np.sort(h)
+        if len(h) <= TUNING.max_heights
+        else np.quantile(h, np.linspace(0.0, 1.0, TUNING.max_heights))
+    )
     log = -0.5 * ((h[:, None] - atoms) / se[:, None]) ** 2
     likelihood = np.exp(log - log.max(axis=1, keepdims=True))
     share = np.full(len(atoms), 1.0 / len(atoms))
-    for _ in range(EM_STEPS):
+    for _ in range(TUNING.em_iterations):
         share *= weighted_sum(1.0 / weighted_sum(share, likelihood.T), likelihood) / len(h)
     expected = height.copy()
     expected[known] = weighted_sum(share * atoms, likelihood.T) / weighted_sum(share, likelihood.T)

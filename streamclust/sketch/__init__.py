@@ -10,8 +10,8 @@ Sketch(200 features in 16 directions)
 True
 """
 
-from streamclust.sketch.carrying import CoordinateMap
-from streamclust.sketch.compressing import Compression, Rows
+from streamclust.sketch.compression import Compression, Rows
+from streamclust.sketch.coordinate_map import CoordinateMap
 from streamclust.sketch.learning import MAX_DIRECTIONS, learn_sketch, relearn_sketch
 from streamclust.sketch.sketch import Sketch, check_lengths, check_sketch, identity
 

@@ -11,22 +11,18 @@ from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.late import csr_array, diags_array, eigh, issparse, threadpool_limits
 from streamclust.moments import Moments
 from streamclust.outliers import outlying
-from streamclust.sketch.compressing import Compression, Rows, learn_compression
+from streamclust.sketch.compression import Compression, Rows, learn_compression
 from streamclust.sketch.sketch import Sketch
 from streamclust.sketch.spectrum import spectrum
+from streamclust.sketch.tuning import TUNING
 
-MAX_DIRECTIONS = 16
-"""Directions of a sketch, at most, unless told: the cost of learning grows with their square."""
-MIN_RESIDUAL_SHARE = 1e-9
-"""Least mean of squared residuals, as a part of the squared lengths: events of few exact directions have none."""
-MIN_JUDGED_EVENTS = 8
-"""Residuals of fewer events are not judged, nor is a value that fewer of them have."""
+MAX_DIRECTIONS = TUNING.max_directions
 
 
 def learn_sketch(
     rows: Rows, weight: Floats | None = None, max_directions: int = MAX_DIRECTIONS, unit: bool = False
 ) -> Sketch:
-    """The sketch of events: principal directions above the noise, at most so many.
+    """The sketch of events: principal directions above the noise, at most `max_directions`.
 
     Features are compared in their deviations or, with `unit`, as they are, after each event was divided by its length.
     Without `unit` those of zeros and long tails are compressed before (see `Compression`).
@@ -83,7 +79,7 @@ def relearn_sketch(
 
 
 def leading(parts: Sequence[tuple[Floats, Floats]], most: int) -> Floats:
-    """The directions of largest second moment, at most so many, of several spaces together, each counting alike.
+    """The `most` directions of largest second moment, of several spaces together, each counting alike.
 
     A space is given by orthonormal directions, and the second moments in their coordinates.
     """
@@ -203,14 +199,14 @@ def varied_share(x: Floats) -> Floats:
 
 
 def share_without(longest: Ints, n_known: Ints, two_valued: Bools) -> Floats:
-    """The same, from how often each feature has its most common value, and any."""
+    """`varied_share` from counts: of each feature's most common value, and of its known values."""
     other = n_known - longest
     share = np.minimum((other + 1.0) / n_known, 1.0)
-    return np.where(two_valued & (np.minimum(other, longest) >= MIN_JUDGED_EVENTS), 1.0, share)
+    return np.where(two_valued & (np.minimum(other, longest) >= TUNING.min_judged_events), 1.0, share)
 
 
 def varied_share_sparse(x: Rows) -> Floats:
-    """The same for sparse rows, in which what is absent is 0."""
+    """`varied_share` of sparse rows; absent values are 0."""
     n, d = x.shape
     held = x.data != 0
     column, value = x.indices[held], x.data[held]
@@ -301,13 +297,13 @@ def residuals(
     `learn` finds directions from events and their shares of the weight.
     """
     n = x.shape[0]
-    if n < MIN_JUDGED_EVENTS:
+    if n < TUNING.min_judged_events:
         return 0.0, 0.0
     half, other = np.arange(0, n, 2), np.arange(1, n, 2)
     directions = np.ascontiguousarray(learn(x[half], share[half] / share[half].sum()))
     z, squares = Sketch(centre, scale, directions, np.zeros(len(centre))).measure(x[other])
     weight = share[other] / share[other].sum()
-    level = max(float(weight @ squares), MIN_RESIDUAL_SHARE * float(weight @ (z**2).sum(axis=1)))
+    level = max(float(weight @ squares), TUNING.min_residual_share * float(weight @ (z**2).sum(axis=1)))
     spread = float(np.sqrt(weight @ (squares - level) ** 2))
     # no narrower than noise in as many dimensions as are left
     return level, max(spread, level * np.sqrt(2.0 / max(1, len(centre) - directions.shape[1])))

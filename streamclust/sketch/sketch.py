@@ -12,18 +12,9 @@ from streamclust._kernels.sketch import project_cells, project_rows
 from streamclust._kernels.types import Bools, Floats
 from streamclust.late import gammaincinv, issparse
 from streamclust.moments import Moments
-from streamclust.sketch.compressing import Compression, Rows, is_same
+from streamclust.sketch.compression import Compression, Rows, is_same
+from streamclust.sketch.tuning import TUNING
 from streamclust.values import MAX_MAGNITUDE
-
-INSIDE_SHARE = 0.9999
-"""A residual is outside if it is longer than this share of the residuals of the events the map was learnt from."""
-
-MAX_RESIDUAL_LEVELS = 16.0
-"""The most that one squared residual counts for, in levels: of 256 events a few wild ones must not look like new
-directions."""
-LEFT_ERRORS, LEFT_GROWTH = 6.0, 0.25
-"""Events have left a sketch if their mean squared residual is above its level by so many standard errors (chance: once
-in a billion), and by so much of the level."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +92,7 @@ class Sketch:
         return 1.0 / float(np.median(self.scale))
 
     def surprise(self, residual: Floats) -> Floats:
-        """What a squared residual adds to the novelty of an event, in nats: 0 for one of average length.
+        """Novelty, in nats, that a squared residual adds to an event: 0 for one of average length.
 
         That of a Gaussian in as many dimensions as give residuals of this mean and deviation.
         """
@@ -114,11 +105,11 @@ class Sketch:
         if not self.spread > 0.0:
             return np.zeros(len(residual), dtype=bool)
         shape = (self.level / self.spread) ** 2
-        return np.asarray(residual > gammaincinv(shape, INSIDE_SHARE) * self.level / shape)
+        return np.asarray(residual > gammaincinv(shape, TUNING.inside_share) * self.level / shape)
 
     def growth(self, residual: Floats) -> float:
-        """Mean of squared residuals as a multiple of the level; each counts at most MAX_RESIDUAL_LEVELS."""
-        return float(np.minimum(residual / self.level, MAX_RESIDUAL_LEVELS).mean())
+        """Mean of squared residuals as a multiple of the level; each counts for some levels at most."""
+        return float(np.minimum(residual / self.level, TUNING.max_residual_levels).mean())
 
     def is_left_by(self, residual: Floats) -> bool:
         """Whether the squared residuals of some events are longer, on average, than chance explains."""
@@ -126,8 +117,8 @@ class Sketch:
             return False
         excess = (self.growth(residual) - 1.0) * self.level
         return (
-            excess > LEFT_ERRORS * self.spread / math.sqrt(len(residual))
-            and excess > LEFT_GROWTH * self.level
+            excess > TUNING.left_errors * self.spread / math.sqrt(len(residual))
+            and excess > TUNING.left_growth * self.level
         )
 
     # ---------------------------------------------------------------- back

@@ -8,7 +8,7 @@ from streamclust._kernels.types import Floats
 from streamclust.late import dormqr, dsytrd, eigh_tridiagonal, eigvalsh_tridiagonal
 
 WORKSPACE_COLUMNS = 64
-"""LAPACK reduces so many columns at once, at most."""
+"""Columns that LAPACK reduces at once, at most."""
 
 
 def spectrum(matrix: Floats, most: int) -> tuple[Floats, Floats]:

@@ -11,15 +11,15 @@ from streamclust._kernels.types import Floats, Ints
 from streamclust.families.cost_form import CostForm, Linear
 
 UNROLLED_FEATURES = (2, 3)
-"""For so many features, where trees pay most, loops over Gaussian clusters are compiled for the very number: several
-times as fast, at the price of some seconds when they are first used."""
+"""Numbers of features for which loops over Gaussian clusters are compiled separately: trees pay most there, and such
+loops are several times as fast, for some seconds of compiling."""
 
 BLOCK_NUMBERS = 2**15
 """Size of a block of a matrix product that stays within the cache."""
 
 
 MIN_BLAS_FEATURES = 16
-"""From so many features on, matrix products are faster than the compiled loop (on one core: 1.5 times; 2.5 for 32)."""
+"""Features from which on matrix products are faster than the compiled loop (on one core: 1.5 times; 2.5 for 32)."""
 
 
 def dims(form: CostForm) -> tuple[int, ...]:
@@ -59,7 +59,7 @@ def label(points: Floats, form: CostForm) -> Ints:
 
 
 def label_by_blas(points: Floats, form: CostForm) -> Ints:
-    """The same by matrix products: faster for many features; sums are rounded in another order."""
+    """Label points by matrix products: faster for many features; sums are rounded in another order."""
     x = np.asarray(points, dtype=float)
     vector, root, offset = kernel_form(form, x.shape[1])
     k, d = vector.shape
@@ -99,7 +99,7 @@ def tree_pays(n: int, d: int, k: int, linear: bool = False) -> bool:
 
 
 def fastest(n: int, d: int, k: int, linear: bool = False) -> Literal["tree", "points", "blas"]:
-    """What `assign="auto"` means: the tree where it pays, else the loop; matrix products for many features."""
+    """The method of `assign="auto"`: the tree where it pays, else the loop; matrix products for many features."""
     if tree_pays(n, d, k, linear):
         return "tree"
     return "blas" if d >= MIN_BLAS_FEATURES else "points"

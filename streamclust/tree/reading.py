@@ -1,4 +1,4 @@
-"""What a summary tree tells: totals, leaves, samples, and cuts through its nodes."""
+"""Reading a summary tree: totals, leaves, samples, and cuts through its nodes."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class TreeReading:
     ) -> Ints:
         """Nodes that together hold every event once: the partition that refits read.
 
-        level: the nodes at that depth, and leaves above it. budget: at most so many nodes, the ones of
+        level: the nodes at that depth, and leaves above it. budget: at most that many nodes, the ones of
         largest spread opened first. tolerance: opened until no node but leaves has more than this fraction
         of the whole's spread. Nodes are valid until the next insert; `moments` and `boxes` read them,
         `refine` opens them.

@@ -74,7 +74,7 @@ def empty_tree(n_features: int, width: int, leaf_size: int, capacity: int) -> Tr
 
 
 def grow(tree: Tree, limit: int) -> Tree:
-    """The same tree with room for twice as many leaves, at most `limit`."""
+    """A copy of the tree with room for twice as many leaves, at most `limit`."""
     old = len(tree.node)
     capacity = min(2 * old, limit)
     bigger = empty_tree(tree.mean.shape[1], tree.scatter.shape[1], tree.key.shape[1], capacity)
@@ -92,7 +92,7 @@ def grow(tree: Tree, limit: int) -> Tree:
 
 
 def shrink(tree: Tree, capacity: int) -> Tree:
-    """The same tree, of at most `capacity` leaves, in arrays of that capacity: leaves and pairs move down."""
+    """A copy of the tree, of at most `capacity` leaves, in arrays of that capacity: leaves and pairs move down."""
     if len(tree.node) <= capacity:
         return tree
     smaller = empty_tree(tree.mean.shape[1], tree.scatter.shape[1], tree.key.shape[1], capacity)
@@ -126,7 +126,7 @@ def shrink(tree: Tree, capacity: int) -> Tree:
 
 
 def widen(tree: Tree, values: Floats, width: int) -> Tree:
-    """The same tree with more features, in which every event so far has the same values."""
+    """A copy of the tree with more features, in which every event so far has the same values."""
     old, more = tree.mean.shape[1], len(values)
     wider = empty_tree(old + more, width, tree.key.shape[1], len(tree.node))
     live = tree.node >= 0
@@ -151,7 +151,7 @@ def widen(tree: Tree, values: Floats, width: int) -> Tree:
 
 
 def narrow(tree: Tree, n_features: int, width: int) -> Tree:
-    """The same tree with its first features alone; the others must be 0 for every event."""
+    """A copy of the tree with its first features alone; the others must be 0 for every event."""
     old = len(tree.origin)
     narrower = {
         name: value[..., :n_features].copy() if name in PER_FEATURE else value.copy()
@@ -165,7 +165,7 @@ def narrow(tree: Tree, n_features: int, width: int) -> Tree:
 
 
 def reorder(tree: Tree, columns: Ints) -> Tree:
-    """The same tree with its features in another order: the new column j is the old columns[j]."""
+    """A copy of the tree with its features in another order: the new column j is the old columns[j]."""
     d = len(columns)
     found = {
         name: np.ascontiguousarray(value[..., columns]) if name in PER_FEATURE else value.copy()

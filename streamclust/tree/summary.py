@@ -18,11 +18,11 @@ from streamclust.moments import Scatter, scatter_width
 from streamclust.sketch import CoordinateMap
 from streamclust.tree import storage
 from streamclust.tree.balance import balance, rebalance
-from streamclust.tree.carrying import carried
+from streamclust.tree.coordinate_change import carried
 from streamclust.tree.merging import aligned, of_all_events, of_all_leaves
+from streamclust.tree.packed_arrays import packed, unpacked
 from streamclust.tree.reading import TreeReading
 from streamclust.tree.rows import check_positive, check_rows, check_values, whole_number
-from streamclust.tree.saving import packed, unpacked
 from streamclust.tree.trimming import outliers, trim
 from streamclust.tree.units import rescaled, set_deviations
 
@@ -33,7 +33,7 @@ Split = Literal["principal", "widest"]
 
 
 def generator(seed: int, draws: int = 0) -> np.random.Generator:
-    """The random numbers of a tree, after so many of them.
+    """Random generator of a tree, advanced by `draws` numbers.
 
     Not those of `default_rng(seed)`: events drawn from that, with the same seed, would choose their own keys.
     """
@@ -53,19 +53,19 @@ class SummaryTree(TreeReading):
     n_features
         D, the number of columns.
     scatter
-        What second moments to keep: "full", "diagonal", "scalar" or "none", as the family needs.
+        Second moments to keep: "full", "diagonal", "scalar" or "none", as the family needs.
     max_leaves
         The bound on the number of leaves. None keeps every event in the leaves (exact mode).
     split
         "principal": through the mean, across the principal direction. "widest": by the middle of the box's
         widest side.
     half_life
-        An event's weight halves after so many events, or so much time if `insert` is given times. None never
+        Events after which an event's weight halves, or time if `insert` is given times. None never
         forgets.
     seed
         Of the leaf samples. Give trees that will be merged different seeds.
     leaf_size
-        How many events a leaf's sample holds.
+        Number of events in a leaf's sample.
 
     Examples
     --------

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streamclust.moments import Moments
-from streamclust.refit.bp_means.allocating import Allocation, BPProblem, nearest_features
+from streamclust.refit.bp_means.allocation import Allocation, BPProblem, nearest_features
 from streamclust.refit.bp_means.fit import bp_means_steps, fit_features, without_redundant
 from streamclust.refit.bp_means.k_features import fit_k_features, k_features_steps
 from streamclust.refit.dp_means.fit import dp_means_steps, fit_rows, fit_tree

@@ -13,12 +13,11 @@ from streamclust.families.learnt import PriorLearner
 from streamclust.moments import Moments
 from streamclust.refit import bkm_steps, fit_points, point_steps, refit_bkm
 from streamclust.refit.bkm import problem as problem_module
-from streamclust.refit.bkm.exchange import exchange, exchange_changes
+from streamclust.refit.bkm.boundary_moves import exchange, exchange_changes, nudge
 from streamclust.refit.bkm.fit import scored
 from streamclust.refit.bkm.labelling import Labelling
-from streamclust.refit.bkm.path import settle
+from streamclust.refit.bkm.merge_path import coordinates, nearest_seed, settle
 from streamclust.refit.bkm.problem import Problem
-from streamclust.refit.bkm.search import coordinates, merges_apart, nudge, seeded
 from streamclust.refit.bkm.top_down import merge_criterion, split_criterion
 from streamclust.tree import SummaryTree
 from tests.naive import bkm as naive
@@ -89,25 +88,6 @@ def test_a_merge_leaves_the_other_clusters_as_they_were():
         np.testing.assert_allclose(state.priced(), Labelling(problem, state.labels).priced())
 
 
-def test_several_merges_at_once_share_no_cluster():
-    change = np.full((15, 15), np.inf)
-    change[0, 1], change[1, 2], change[2, 3], change[4, 5], change[6, 7], change[8, 9] = (
-        -9,
-        -8,
-        -7,
-        -6,
-        -5,
-        -4,
-    )
-    assert merges_apart(change, 1) == [(0, 1)]
-    assert merges_apart(change, 9) == [(0, 1), (2, 3)]  # of the better half of the six that pay
-    change[0, 4:9] = -1
-    assert merges_apart(change, 2) == [(0, 1), (2, 3)]
-    assert merges_apart(change, 9) == [(0, 1), (2, 3), (4, 5)]  # a fifth of the clusters
-    assert merges_apart(np.abs(change), 9) == [(0, 4)]
-    assert merges_apart(np.full((3, 3), np.inf), 9) == [(0, 1)]
-
-
 def test_merging_pairs_is_merging_one_by_one():
     points, labels = clustered(300, 3, k=6, seed=2)
     family, mixture = scored("gaussian", "finite", points)
@@ -149,9 +129,8 @@ def test_nudges_move_what_no_single_row_can():
     for seed in range(6):
         points, _ = clustered(600, 2, k=6, seed=seed, spread=3.0)
         family, mixture = scored("gaussian", "finite", points)
-        state = seeded(
-            Problem(family, mixture, Moments.rows_of_points(points)), 6, np.random.default_rng(seed)
-        )
+        problem = Problem(family, mixture, Moments.rows_of_points(points))
+        state = Labelling(problem, nearest_seed(problem, 6, np.random.default_rng(seed)))
         state.converge()
         while exchange(state, 2.0):
             state.converge()
@@ -190,7 +169,7 @@ def test_rows_of_weight_zero_change_nothing():
 def test_seeds_of_few_distinct_rows():
     x = np.repeat([[0.0], [5.0]], 10, axis=0)
     problem = Problem(Gaussian.informed(x), Finite(), Moments.rows_of_points(x))
-    assert seeded(problem, 8, np.random.default_rng(0)).n_clusters == 2
+    assert len(np.unique(nearest_seed(problem, 8, np.random.default_rng(0)))) == 2
 
 
 def test_coordinates_suit_the_family():

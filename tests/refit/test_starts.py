@@ -5,8 +5,8 @@ import pytest
 
 from streamclust.families import FAMILIES, Finite
 from streamclust.moments import Moments
+from streamclust.refit.bkm.merge_path import coordinates, nearest_seed
 from streamclust.refit.bkm.problem import Problem
-from streamclust.refit.bkm.search import coordinates, nearest_seed
 from streamclust.refit.bkm.splits import leading_axes
 
 

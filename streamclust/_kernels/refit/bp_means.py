@@ -198,7 +198,7 @@ def flip_some_collapsed(
     w: float, z: Floats, squared: float, spread: float, projection: Floats, gram: Floats, lever: Floats, H: Floats,
     best: float, delta: Floats, through: Floats,
 ) -> tuple[float, bool]:  # fmt: skip
-    """The same for many features: the best single flip again and again, while the price falls."""
+    """`flip_all_collapsed` for many features: the best single flip, repeated while the price falls."""
     k = len(z)
     delta[:] = 0.0
     through[:] = 0.0

@@ -11,7 +11,7 @@ from streamclust._kernels.types import Bools, Floats, Ints
 
 @part
 def term_of(log_evidence: float, weight: float, phi0: float) -> float:
-    """What a cluster adds to F under a finite mixture [BKM eq. 19]."""
+    """Term of a cluster in F under a finite mixture [BKM eq. 19]."""
     return math.lgamma(phi0) - math.lgamma(phi0 + weight) - log_evidence
 
 
@@ -20,7 +20,7 @@ def term_of_scaled(
     f: float, weight: float, mean: Floats, scatter: Floats, xi0: float, m0: Floats, eta0: float, B0: Floats,
     blur: Floats, phi0: float, prior: float, spread: Floats, m: Floats, B: Floats, factor: Floats, column: Floats,
 ) -> float:  # fmt: skip
-    """The same for a cluster with every event counted f times."""
+    """`term_of` a cluster with every event counted f times."""
     for i in range(len(scatter)):
         spread[i] = f * scatter[i]
     value = log_marginal(f * weight, mean, spread, xi0, m0, eta0, B0, blur, prior, m, B, factor, column)
@@ -58,7 +58,7 @@ def change_of_terms(
 
 @part
 def change_of_normaliser(weight: float, before: int, after: int, phi0: float) -> float:
-    """What K clusters add to F together, of so much weight, after a change of K less before it."""
+    """Change of the term of F that depends on K alone, for clusters of the given total weight."""
     new = math.lgamma(weight + after * phi0) - math.lgamma(after * phi0)
     return new - (math.lgamma(weight + before * phi0) - math.lgamma(before * phi0))
 
@@ -90,8 +90,8 @@ def split_changes(
 ) -> Floats:  # fmt: skip
     """The change of F where a cluster becomes its two halves, for those (cuts, clusters) that are asked for; in order.
 
-    With `evidence` above 0 rows are a sample, each worth so many events: a split is judged at the effective size of its
-    smaller half, and infinite if that is worth fewer than `fewest` events.
+    With `evidence` above 0 rows are a sample, each worth that many events: a split is judged at the effective size of
+    its smaller half, and infinite if that is worth fewer than `fewest` events.
     """
     cuts, k = which.shape
     d = len(m0)

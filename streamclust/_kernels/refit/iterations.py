@@ -122,7 +122,7 @@ def any_below(cost: Floats, limit: Floats) -> bool:
 
 
 UNKNOWN, BOUNDED, KNOWN = 0, 1, 2
-"""What `cost` has of a cluster and a block of rows: nothing, less than the cost, the cost."""
+"""State of `cost` for a cluster and a block of rows: not computed, a lower bound, exact."""
 
 
 @part

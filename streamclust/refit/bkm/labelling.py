@@ -1,12 +1,13 @@
-"""Rows and who owns them: the ME iteration of Bayesian k-means [BKM section 6].
+"""Labels of rows, and the ME iteration of Bayesian k-means [BKM section 6].
 
-A `Problem` is what does not change: rows (points, or leaves that are assigned whole), a family, a mixture. A
-`Labelling` is one partition of the rows, with all that the next iteration can use again: clusters that
-neither won nor lost a row charge what they charged before.
+A `Problem` holds what does not change: rows (points, or leaves that are assigned whole), a family, a mixture. A
+`Labelling` is one partition of the rows, with the costs that the next iteration can use again: those of clusters that
+neither won nor lost a row.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Self
 
@@ -19,14 +20,10 @@ from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.families import AnyFamily, Gaussian
 from streamclust.moments import Moments
 from streamclust.refit.bkm.problem import Problem
+from streamclust.refit.bkm.tuning import TUNING
 
-MAX_ITERATIONS = 200
-"""An ME run ends by itself, since F falls and labellings are finitely many; this is only to be sure."""
 ROUNDING = 1e-12
 """Moments of whole nodes give F to about this share of it."""
-PAIR_NUMBERS = 4_000_000
-"""Merged scatters are scored in batches of about so many numbers."""
-
 
 NO_CHOICE: Ints = np.zeros((0, 0), dtype=np.int64)
 
@@ -68,7 +65,7 @@ class Labelling:
         return cls(problem, problem.nearest(scaled), len(scaled))
 
     def copy(self) -> Self:
-        """An independent copy: what is tried on it is not done to this one."""
+        """An independent copy, to try changes on."""
         twin = object.__new__(type(self))
         costs = np.empty_like(self._costs) if self._stale.all() else self._costs.copy()
         twin.__dict__.update(self.saved(), _costs=costs)
@@ -121,7 +118,7 @@ class Labelling:
     def _cheapest(self) -> tuple[Ints, Bools]:
         """The cheapest cluster of each row, its own one among equals; and which clusters lose or gain rows.
 
-        By a descent, where the problem has a tree. Rows that would move are then priced as all rows are without one.
+        By a descent if the problem has a tree; rows that would move are then priced exactly.
         """
         problem, k = self.problem, self.n_clusters
         ownership = problem.descend(self.clusters)
@@ -133,11 +130,11 @@ class Labelling:
         moving = moving[chosen[moving] != self.labels[moving]]
         return chosen, np.isin(np.arange(k), [chosen[moving], self.labels[moving]])
 
-    def leap(self, limit: int) -> int:
-        """ME iterations by the moments of whole nodes, where the problem has a tree; how many were made.
+    def tree_iterations(self, limit: int) -> int:
+        """ME iterations by the moments of whole nodes, if the problem has a tree; returns their number.
 
-        They end where F falls no more or a cluster would end, and leave the rest to `step`. Only the last one's labels
-        are written out: that is what takes the time.
+        They end where F stops falling or a cluster would end; `step` does the rest. Only the labels of the last one
+        are written out, which takes most of the time.
         """
         problem, clusters, found = self.problem, self.clusters, None
         lowest, made = self.free_energy, 0
@@ -157,7 +154,7 @@ class Labelling:
         return made if self.lowered_by(labels, touched) else 0
 
     def lowered_by(self, labels: Ints, touched: Bools) -> bool:
-        """Take new labels, which differ in the touched clusters' rows alone, if they lower F; whether they do."""
+        """Take new labels if they lower F, and say whether they do; only rows of touched clusters may differ."""
         before, saved = self.free_energy, self.saved()
         self.relabel(labels, touched)
         if self.free_energy < before:
@@ -166,22 +163,32 @@ class Labelling:
         return False
 
     def saved(self) -> dict[str, Any]:
-        """What a relabelling changes, to undo it by. (It replaces costs, never writes into them.)"""
+        """State before a relabelling, to undo it. (A relabelling replaces costs, and never writes into them.)"""
         written = {name: getattr(self, name).copy() for name in ("_stale", "split_at", "_pairs", "terms")}
         return self.__dict__ | written
 
-    def converge(self, limit: int = MAX_ITERATIONS) -> Self:
+    def converge(self, limit: int = TUNING.max_iterations) -> Self:
         """ME iterations until nothing changes, or `limit` of them."""
-        if self.problem.compiled:
-            self.run(limit)
-            return self
-        for _ in range(limit - self.leap(limit)):
-            if not self.step():
-                break
+        for _ in self.iterations(limit):
+            pass
         return self
 
-    def run(self, limit: int = MAX_ITERATIONS) -> int:
-        """The same, compiled, where the problem allows it; how many iterations were made."""
+    def iterations(self, limit: int = TUNING.max_iterations) -> Iterator[None]:
+        """ME iterations one by one, until nothing changes; those that are compiled or use a tree count as one."""
+        if self.problem.compiled:
+            if self.compiled_iterations(limit):
+                yield
+            return
+        made = self.tree_iterations(limit)
+        if made:
+            yield
+        for _ in range(limit - made):
+            if not self.step():
+                return
+            yield
+
+    def compiled_iterations(self, limit: int = TUNING.max_iterations) -> int:
+        """Compiled ME iterations, for problems that are `compiled`; returns their number."""
         problem, clusters, labels = self.problem, self.clusters, self.labels.copy()
         assert isinstance(problem.family, Gaussian)
         weight, mean, scatter, xi0, m0, eta0, B0, blur = problem.family.prior_and(clusters)
@@ -237,14 +244,14 @@ class Labelling:
             viable = np.arange(self.n_clusters) == self.clusters.weight.argmax()
         keep = np.flatnonzero(viable)
         labels = (np.cumsum(viable) - 1)[self.labels]
-        homeless = np.flatnonzero(~viable[self.labels])
+        orphans = np.flatnonzero(~viable[self.labels])
         changed = changed[keep]
         self._keep(keep)
         self.labels = labels
-        if len(homeless):
-            labels[homeless] = self.problem.subset(homeless).costs(self.clusters).argmin(axis=0)
+        if len(orphans):
+            labels[orphans] = self.problem.subset(orphans).costs(self.clusters).argmin(axis=0)
             won = np.zeros(len(keep), dtype=bool)
-            won[labels[homeless]] = True
+            won[labels[orphans]] = True
             learnt = self.problem.group(np.where(won[labels], labels, -1), len(keep))
             self.clusters = _replace(self.clusters, learnt, won)
             changed = changed | won
@@ -256,7 +263,7 @@ class Labelling:
         self._costs, self._stale, self.terms = self._costs[keep], self._stale[keep], self.terms[keep]
         self.split_at, self._pairs = self.split_at[keep], self._pairs[np.ix_(keep, keep)]
 
-    # ---------------------------------------------------------------- changing K
+    # ---------------------------------------------------------------- changes of K
 
     def merge(self, a: int, b: int) -> None:
         """Join clusters a < b under a; the clusters after b move up by one."""
@@ -295,7 +302,7 @@ class Labelling:
         self._pairs = pairs
         self.relabel(labels, touched)
 
-    # ---------------------------------------------------------------- what a change of K would change
+    # ---------------------------------------------------------------- F after a change of K
 
     @property
     def scales(self) -> Floats:
@@ -319,18 +326,18 @@ class Labelling:
         return change
 
     def merge_changes_of(self, a: Ints, b: Ints) -> Floats:
-        """The same for the merges of some pairs alone."""
+        """`merge_changes` of the given pairs alone."""
         k, scale = self.n_clusters, self.scales
         smaller = np.where(self.clusters.weight[a] <= self.clusters.weight[b], scale[a], scale[b])
         unknown = np.flatnonzero(np.isnan(self._pairs[a, b]))
         width = max(1, int(np.prod(self.clusters.scatter.shape[1:])), self.clusters.n_features)
-        for start in range(0, len(unknown), size := max(1, PAIR_NUMBERS // width)):
+        for start in range(0, len(unknown), size := max(1, TUNING.pair_numbers // width)):
             i = unknown[start : start + size]
             self._pairs[a[i], b[i]] = self._merged_terms(a[i], b[i], smaller[i])
         return np.asarray(self._pairs[a, b] + self.problem.price(k, k - 1, smaller))
 
     def gains_after_merges(self, a: Ints, b: Ints) -> Floats:
-        """How much labelling costs fall by the first choice after each of some merges."""
+        """Fall of the labelling costs by the first ME iteration after each merge."""
         merged, cost = self.problem.costs(self.clusters[a] + self.clusters[b]), self.priced()
         gains = [
             gain_of_merge(cost, self.labels, *each)
@@ -339,7 +346,7 @@ class Labelling:
         return np.array(gains, dtype=float)
 
     def _merged_terms(self, a: Ints, b: Ints, scale: Floats) -> Floats:
-        """What merges change in the clusters' terms, each at its own scale."""
+        """Change of the clusters' terms by each merge, at its own scale."""
         problem = self.problem
         if not problem.compiled:
             return self._merged_terms_any(a, b, scale)
@@ -350,7 +357,7 @@ class Labelling:
         )
 
     def _merged_terms_any(self, a: Ints, b: Ints, scale: Floats) -> Floats:
-        """The same for any family."""
+        """`_merged_terms` for any family."""
         terms, clusters = self.problem.terms, self.clusters
         merged = clusters[a] + clusters[b]
         apart = self.terms[a] + self.terms[b]

@@ -18,20 +18,19 @@ from streamclust.families.cost_form import Quadratic
 from streamclust.families.gaussian import NormalWishart, row_cost
 from streamclust.families.learners import AnyLearner
 from streamclust.moments import Moments, scatter_width
-from streamclust.refit.bkm.on_tree import Assign, RowTree
+from streamclust.refit.bkm.row_tree import Assign, RowTree
+from streamclust.refit.bkm.tuning import TUNING
 from streamclust.tree.descent import Ownership
 
-MAX_BLOCKED_FEATURES = 256
-"""Up to here the blocked kernel beats a matrix product per cluster, 2 to 15 times."""
 MAX_CANCELLED_NATS = 1e-9
 """The most that cancellation may change the cost of a leaf, in nats per event."""
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Rows to partition, and what a partition is scored by.
+    """Rows to partition, with the family and the mixture that score a partition.
 
-    With `evidence` above 0 the rows are a stratified sample that stands for a stream, and each counts for so many
+    With `evidence` above 0 the rows are a stratified sample of a stream, and each counts for `evidence`
     events: for 1, or for less where events repeat each other. Their weights then total the whole sample's effective
     size, and each split or merge is decided at the effective size of the smaller cluster: where the sample is dense,
     its clusters have more evidence than their weight says.
@@ -47,7 +46,7 @@ class Problem:
     """Learns the family's prior from the clusters; None where that is given."""
 
     def under(self, family: AnyFamily) -> Problem:
-        """The same rows under another prior; what was worked out of the rows alone is kept."""
+        """These rows under another prior; keeps the caches that depend on the rows alone."""
         twin = replace(self, family=family)
         kept = ("tree", "columns", "spread", "_triangle", "_lifted", "weight", "grouped")
         twin.__dict__.update({name: self.__dict__[name] for name in kept if name in self.__dict__})
@@ -55,7 +54,7 @@ class Problem:
 
     @cached_property
     def prior_cost(self) -> float:
-        """-log p(θ): what the family's prior itself adds to F, 0 where it is given."""
+        """-log p(θ): the term of a learnt prior in F; 0 for a fixed one."""
         return 0.0 if self.learner is None else self.learner.cost(self.family)
 
     @cached_property
@@ -66,7 +65,7 @@ class Problem:
 
     @cached_property
     def columns(self) -> Floats:
-        """The points, one contiguous row per feature: what the kernels read."""
+        """The points as kernels read them: one contiguous row per feature."""
         return np.ascontiguousarray(self.rows.mean.T, dtype=float)
 
     @cached_property
@@ -96,7 +95,7 @@ class Problem:
     @property
     def quadratic(self) -> bool:
         """Whether the blocked kernel prices these rows."""
-        return isinstance(self.family, Gaussian) and self.rows.n_features <= MAX_BLOCKED_FEATURES
+        return isinstance(self.family, Gaussian) and self.rows.n_features <= TUNING.wide_features
 
     @property
     def compiled(self) -> bool:
@@ -127,11 +126,11 @@ class Problem:
         )
 
     def terms(self, clusters: Moments) -> Floats:
-        """What each cluster adds to F."""
+        """Term of each cluster in F."""
         return self.mixture.cluster_terms(self.family, clusters)
 
     def normaliser(self, n_clusters: int) -> float:
-        """What K clusters add to F together."""
+        """Term of F that depends on the number of clusters alone."""
         return float(self.mixture.normaliser(self.weight, n_clusters))
 
     def price(self, before: int, after: int, scale: Floats) -> Floats:
@@ -179,7 +178,7 @@ class Problem:
         return self.tree.descend(form) if all(np.isfinite(part).all() for part in form) else None
 
     def _costs_of_leaves(self, mean: Floats, W: Floats, half_eta: Floats, constant: Floats) -> Floats:
-        """The same for rows with scatter of their own, by one product of matrices where digits allow."""
+        """`costs` of leaves, which have scatter of their own; by one matrix product if rounding allows."""
         i, j = self._triangle
         precision = np.matmul(W.transpose(0, 2, 1), half_eta[:, None, None] * W)
         middle, lifted, reach = self._lifted
@@ -196,5 +195,5 @@ class Problem:
         )  # (η/2) tr(B⁻¹S): a row's own spread
 
     def subset(self, index: Ints) -> Problem:
-        """The same over some of the rows."""
+        """The problem of some of the rows."""
         return replace(self, rows=self.rows[index])

@@ -15,18 +15,7 @@ from streamclust.late import eigh
 from streamclust.moments import Moments
 from streamclust.refit.bkm.labelling import Labelling, change_of
 from streamclust.refit.bkm.problem import Problem
-
-MAX_LOCAL_ITERATIONS = 12
-"""ME iterations between the halves of a cluster, at most."""
-LOOK_ITERATIONS = 3
-"""Every so many of them, splits without prospects are given up."""
-SCATTERED_ROWS = 500
-"""Where a family keeps no full scatter, principal axes come from at most so many of a cluster's rows."""
-MAX_SVD_COLUMNS = 64
-"""Up to so many columns a whole singular value decomposition costs next to nothing."""
-
-MIN_SAMPLED_EVENTS = 4.0
-"""A cluster of a stream is not opened for fewer sampled events: one stray event stands for all of its leaf there."""
+from streamclust.refit.bkm.tuning import TUNING, FirstCuts
 
 
 class Halves(NamedTuple):
@@ -54,10 +43,10 @@ class SplitScan:
         proper = type(problem.family) is Gaussian and type(problem.mixture) in (Finite, Infinite)
         self.fast = proper and problem.quadratic and problem.rows.kind == "none"
 
-    def best(self, rng: np.random.Generator, principal: int, random: int) -> Halves:
+    def best(self, rng: np.random.Generator, cuts: FirstCuts) -> Halves:
         """The best of several first cuts: across principal directions, and between two random rows."""
-        cuts = self._cuts(principal) + [self._bisect(rng) for _ in range(random)]
-        side = np.stack(cuts)
+        principal, random = cuts
+        side = np.stack(self._cuts(principal) + [self._bisect(rng) for _ in range(random)])
         change = self._converged(side)
         best = change.argmin(axis=0)
         side = side[best[self.labels], np.arange(len(self.order))]
@@ -107,7 +96,7 @@ class SplitScan:
         moving = np.tile(self.candidates & (np.diff(self.edges) > 1), (len(side), 1))
         change = np.full(moving.shape, np.inf)
         steps = 0
-        for left in range(MAX_LOCAL_ITERATIONS, -1, -LOOK_ITERATIONS):
+        for left in range(TUNING.trial_iterations, -1, -TUNING.short_iterations):
             halves, squares, moved = self._iterate(side, moving, steps)
             stands = self.problem.mixture.viable(halves) & (halves.weight > 0)
             stands = moving & stands.reshape(*moving.shape, 2).all(axis=2)
@@ -117,12 +106,12 @@ class SplitScan:
             before, after = change[stands], self._change(halves, squares, stands)
             change[stands] = after
             known = np.isfinite(before) & np.isfinite(after)  # not so at the first look, which gives none up
-            pace = np.subtract(before, after, out=np.zeros_like(after), where=known) / LOOK_ITERATIONS
+            pace = np.subtract(before, after, out=np.zeros_like(after), where=known) / TUNING.short_iterations
             moving = stands & moved
             moving[stands] &= np.isfinite(after) & (~known | (after - pace * left <= 0))
             if not moving.any():
                 break
-            steps = LOOK_ITERATIONS
+            steps = TUNING.short_iterations
         return change
 
     def _iterate(self, side: Ints, moving: Bools, steps: int) -> tuple[Moments, Floats, Bools]:
@@ -145,7 +134,7 @@ class SplitScan:
         return halves, squares.ravel(), moved
 
     def _iterate_any(self, side: Ints, moving: Bools, steps: int) -> tuple[Moments, Floats, Bools]:
-        """The same for any family, cluster by cluster."""
+        """`_iterate` for any family, cluster by cluster."""
         moved = moving.copy()
         parts, squares = [], []
         for t in range(len(side)):
@@ -189,11 +178,12 @@ class SplitScan:
         return split_changes(
             which, halves.weight.reshape(shape), squares.reshape(shape), halves.mean.reshape(*shape, d),
             halves.flat_scatter.reshape(*shape, d * d), weight, mean, scatter, state.terms,
-            xi0, m0, eta0, B0, blur, problem.mixture.phi0, problem.weight, float(problem.evidence), MIN_SAMPLED_EVENTS,
+            xi0, m0, eta0, B0, blur, problem.mixture.phi0, problem.weight, float(problem.evidence),
+            TUNING.min_sampled_events,
         )  # fmt: skip
 
     def _change_any(self, halves: Moments, squares: Floats, which: Bools) -> Floats:
-        """The same for any family and mixture."""
+        """`_change` for any family and mixture."""
         c = np.nonzero(which)[1]
         at = 2 * np.flatnonzero(which)
         problem = self.problem
@@ -208,7 +198,7 @@ class SplitScan:
         parts = problem.terms(Moments.stack([first, second])).reshape(2, -1).sum(axis=0)
         change = np.asarray(change_of(whole, parts) + problem.price(self.k, self.k + 1, scale))
         if problem.evidence:
-            few = problem.evidence * halves.weight[small] ** 2 < MIN_SAMPLED_EVENTS * squares[small]
+            few = problem.evidence * halves.weight[small] ** 2 < TUNING.min_sampled_events * squares[small]
             change = np.where(few, np.inf, change)
         return change
 
@@ -217,16 +207,17 @@ def principal_axes(state: Labelling, order: Ints, edges: Ints, cluster: int, cou
     """Up to `count` leading eigenvectors of the scatter of one cluster's rows, fewer in fewer dimensions."""
     count = min(count, state.clusters.n_features)
     rows = order[edges[cluster] : edges[cluster + 1]]
-    rows = rows[spread_indices(len(rows), SCATTERED_ROWS)]
+    rows = rows[spread_indices(len(rows), TUNING.few_rows)]
     x = state.problem.rows.mean[rows] - state.clusters.mean[cluster]
     axes = leading_axes(x, count)
     return np.concatenate([axes, np.zeros((count - len(axes), x.shape[1]))])
 
 
 def leading_axes(x: Floats, count: int) -> Floats:
-    """Up to `count` leading right singular vectors; of a wide table by the smaller of its two Gram matrices."""
-    if x.shape[1] <= MAX_SVD_COLUMNS:
-        return np.asarray(np.linalg.svd(x, full_matrices=False)[2][:count])
+    """Up to `count` leading right singular vectors, from the smaller of the two Gram matrices."""
+    x = x / max(
+        float(np.abs(x).max(initial=0.0)), np.finfo(float).tiny
+    )  # squares neither overflow nor vanish
     tall = len(x) >= x.shape[1]
     gram = x.T @ x if tall else x @ x.T
     vectors = eigh(gram, subset_by_index=[max(len(gram) - count, 0), len(gram) - 1])[1][:, ::-1].T

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamclust._kernels.types import Bools, Floats
-from streamclust.refit.bp_means.allocating import nearest_features
+from streamclust.refit.bp_means.allocation import nearest_features
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streamclust._kernels.types import Bools, Floats
-from streamclust.refit.bp_means.allocating import Allocation, BPProblem
+from streamclust.refit.bp_means.allocation import Allocation, BPProblem
 from streamclust.refit.bp_means.feature_allocation import FeatureAllocation
 from streamclust.refit.bp_means.start import (
     Init,

@@ -7,7 +7,7 @@ from collections.abc import Generator
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streamclust.refit.bp_means.allocating import Allocation, BPProblem
+from streamclust.refit.bp_means.allocation import Allocation, BPProblem
 from streamclust.refit.bp_means.feature_allocation import FeatureAllocation
 from streamclust.refit.bp_means.fit import MAX_FEATURES, MAX_PASSES, Steps, checked, published, told
 from streamclust.refit.bp_means.start import Init, check_init, next_feature, start_with

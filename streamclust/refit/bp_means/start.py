@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from streamclust.refit.bp_means.allocating import Allocation, BPProblem
+from streamclust.refit.bp_means.allocation import Allocation, BPProblem
 
 Init = Literal["greedy", "plus-plus"]
 INITS: tuple[Init, ...] = ("greedy", "plus-plus")
@@ -64,7 +64,7 @@ def next_feature(state: Allocation, init: Init, rng: np.random.Generator) -> All
 
 
 def first_features(problem: BPProblem, init: Init, run: int) -> Allocation:
-    """What run number `run` begins with: the base or, in every other greedy run, nothing at all.
+    """First allocation of a run: the base feature or, in every other greedy run, no feature.
 
     A base that the data do not have keeps the features from their places.
     """
@@ -87,7 +87,7 @@ def random_features(problem: BPProblem, n_features: int, rng: np.random.Generato
 def start_with(
     problem: BPProblem, n_features: int, init: Init, rng: np.random.Generator, run: int
 ) -> Allocation:
-    """An allocation of so many features; of many greedy runs, the later ones begin at random every other time."""
+    """An allocation of `n_features` features; every other one of the later greedy runs begins at random."""
     if at_random(init, run):
         return random_features(problem, n_features, rng)
     state = first_features(problem, init, run)

@@ -19,11 +19,11 @@ from streamclust.refit.chunky_em.covariance import Components, Space
 from streamclust.refit.summary import NodeSummary
 
 FIRST_BOXES = 512
-"""A cut starts with at most so many boxes, those of largest spread opened first."""
+"""Boxes of the first cut, at most; those of largest spread are opened first."""
 GAIN_WORTH_A_BOX = 1e-3
-"""Boxes are opened until opening them all would raise F by less than so many nats per point (1e-2 inflates K)."""
+"""Boxes are opened until opening them all would raise F by less than this, in nats per point (1e-2 inflates K)."""
 OPENED_GAIN_SHARE = 0.9
-"""Of what a refinement could gain, the boxes opened have so much."""
+"""Share of a refinement's possible gain that the opened boxes have."""
 MAX_ITERATIONS = 500
 """EM iterations in a row, at most."""
 

@@ -42,7 +42,7 @@ class Components(NamedTuple):
 
 
 class Form(NamedTuple):
-    """What chunky EM asks of a kind of covariance."""
+    """Operations of chunky EM on one kind of covariance."""
 
     family: str
     scatter: Scatter

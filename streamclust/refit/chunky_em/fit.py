@@ -29,11 +29,11 @@ MIN_DEVIATION_SHARE = 1e-2
 LEAST_DEVIATION_SHARE = 1e-6
 """The smallest such bound that may be asked for."""
 MAX_BOXED_POINTS = 4096
-"""Up to so many points, each is a box of its own: EM on them is ordinary EM, and a tree would save nothing."""
+"""Points up to which each is a box of its own: EM on them is ordinary EM, and a tree would save nothing."""
 MAX_BOXED_SAMPLE = 1024
-"""Up to so many sampled points that are all events of a tree, points are the boxes, since leaves straddle clusters."""
+"""Sampled points up to which points are the boxes, if they are all events of a tree: leaves straddle clusters."""
 MIN_LEAVES, LEAF_POINTS = 8192, (4, 64)
-"""The tree over all points has about so many leaves or more, with between so many points in each."""
+"""Leaves of the tree over all points, at least, and limits on the points in each."""
 
 Start = Mixture | Partition | Moments | None
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 CHUNK_NUMBERS = 2_000_000
-"""Points are scored in chunks of about so many numbers: memory stays bounded."""
+"""Numbers in a chunk of points to score: bounds memory."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,25 +23,25 @@ PATIENCE_INSERTIONS = 2
 MAX_COMPONENTS = 200
 """Growth ends here, whatever BIC says."""
 MAX_BIC_POINTS = 20_000
-"""BIC reads the log-likelihood of at most so many points."""
+"""Points whose log-likelihood BIC reads, at most."""
 MAX_VOUCHED_SIZES = 16.0
-"""A sample vouches for at most so many times its own (Kish) size. Boxes that straddle overlapping clusters leave
+"""Events that a sample counts for, at most, in its own (Kish) sizes. Boxes that straddle overlapping clusters leave
 something to explain, however little of it: counted three million times, it would make 36 components of 10."""
 MAX_ATOMS = 8
-"""Up to so many distinct values, each is taken for a component of its own where BIC says so."""
+"""Distinct values up to which each may be a component of its own, if BIC says so."""
 ROUGH_TOLERANCE, FINAL_TOLERANCE = 1e-4, 1e-5
 """EM ends when F rises by less per point and iteration: while the mixture still changes, and in the end."""
 MAX_PASSES, PASS_GAIN = 10, 1e-4
-"""Ordinary EM over all points ends after so many passes, or when the log-likelihood rises by less per point."""
+"""Ordinary EM over all points ends after MAX_PASSES, or if a pass raises the log-likelihood by less per point."""
 BLOCK_NUMBERS = 2**15
-"""Points are lifted to so many numbers at a time: they stay within the cache."""
+"""Numbers of lifted points at a time: they stay within the processor's cache."""
 
 
 Moves = Generator[Step[Mixture], None, Fit]
 
 
 class Data:
-    """What a search reads: standard coordinates, the tree to refine boxes from (or none), points to judge K on."""
+    """Data of a search: standard coordinates, the tree to refine boxes from (or none), points to judge K on."""
 
     def __init__(self, space: Space, tree: NodeSummary | None, points: Floats, weight: Floats) -> None:
         self.space = space
@@ -88,7 +88,7 @@ def move(name: str, fit: Fit) -> Step[Mixture]:
 def search(
     data: Data, boxes: Boxes, start: Moments | None, n_components: int | None, rng: np.random.Generator
 ) -> Moves:
-    """From the start (one component, if none is given) to so many components or, for None, as many as BIC wants."""
+    """From the start (one component, if none is given) to `n_components` or, for None, as many as BIC wants."""
     if start is None:
         components = data.space.maximise((boxes.weight @ boxes.lifted)[None, :])
     else:
@@ -227,7 +227,7 @@ def label_all(space: Space, components: Components, points: Floats, weight: Floa
 
 
 def blocks(natural: Floats, points: Floats) -> Iterator[slice]:
-    """All points, so many at a time."""
+    """Slices of all points, BLOCK_NUMBERS numbers at a time."""
     size = max(BLOCK_NUMBERS // natural.shape[1], 64)
     for start in range(0, len(points), size):
         yield slice(start, start + size)

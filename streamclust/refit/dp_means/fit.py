@@ -29,7 +29,7 @@ from streamclust.refit.steps import Step, last_result
 from streamclust.refit.summary import LeafSummary
 
 MAX_RESTART_ROWS = 8_000
-"""Restarts run on at most so many rows, spread over all of them; the best is then finished on every row."""
+"""Rows of a restart, at most, spread over all of them; the best restart is then finished on every row."""
 MAX_PASSES = 1000
 """Passes in a row, and rounds of other moves: the objective falls in each, so this is only to be sure."""
 MAX_CLUSTERS = 1000
@@ -37,7 +37,7 @@ MAX_CLUSTERS = 1000
 SETTLED_SHARE = 1e-4
 """Over more rows, passes of later runs end when one lowers the objective by less than this share."""
 ROUGHLY_SETTLED_SHARE = 1e-3
-"""The same, over any number of rows, while clusters are still being split."""
+"""Share of the objective for passes over any number of rows, while clusters are still being split."""
 
 
 Steps = Generator[Step[MeansPartition], None, DPLabelling]

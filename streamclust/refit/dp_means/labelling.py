@@ -11,13 +11,13 @@ from streamclust._kernels.types import Floats, Ints
 from streamclust.moments import Moments
 
 MAX_OPENED_CLUSTERS = 8
-"""A pass of collapsed DP-means opens at most so many clusters."""
+"""Clusters that a pass of collapsed DP-means opens, at most."""
 TIE_SHARE = 1e-9
 """Squared distances that differ from λ² by less than this share of it are equal to it, up to rounding."""
 TWO_MEANS_ITERATIONS = 5
 """Iterations of the two halves of a cluster, before they are judged."""
 SWAPS_TRIED = 10
-"""Clusters that a swap may cut: so many, those where a cut saves most."""
+"""Clusters that a swap tries to cut: those where a cut saves most."""
 POWER_ITERATIONS = 5
 """Iterations towards the principal direction of a cluster."""
 
@@ -32,7 +32,7 @@ class DPProblem:
         self.full = False
         """Whether rows beyond λ were left where they are, because there were `max_clusters` already."""
         self.cuts: dict[tuple[float, bytes], tuple[float, float]] = {}
-        """What a cut of a cluster (its weight and mean) saves, and the squared distance of the means then."""
+        """Saving of a cut of a cluster (its weight and mean), and the squared distance of the two means."""
         self.points = np.ascontiguousarray(rows.mean, dtype=float)
         self.columns = np.ascontiguousarray(self.points.T)
         self.weight = np.ascontiguousarray(rows.weight, dtype=float)
@@ -187,7 +187,7 @@ class DPLabelling:
         return 1e-9 * self.objective
 
     def _cuts(self) -> Floats:
-        """What cutting each cluster in two saves, and the squared distance of the means then; once for each cluster."""
+        """Saving of a cut of each cluster, and the squared distance of the two means; cached for each cluster."""
         known, cuts = self.problem.cuts, np.empty((self.n_clusters, 2))
         for c in range(self.n_clusters):
             cluster = float(self.mass[c]), self.mean[c].tobytes()
@@ -197,7 +197,7 @@ class DPLabelling:
         return cuts
 
     def _halves(self, c: int) -> tuple[float, float, Ints]:
-        """What a cut takes off the summed squares, the squared distance of the means then, and the rows that go.
+        """Saving of a cut in the summed squares, the squared distance of the two means, and the rows that leave.
 
         By 2-means, from both sides of the cluster's principal direction.
         """

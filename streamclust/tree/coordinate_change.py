@@ -11,7 +11,7 @@ from streamclust.tree import storage
 from streamclust.tree.merging import grown_over
 
 BOX_DEVIATIONS = 3.0
-"""The new box of a leaf reaches so many deviations from its mean, and around its sample: its other events are gone."""
+"""Deviations from a leaf's mean that its new box reaches, besides its sample: its other events are gone."""
 SAME = ("weight", "point_weight", "key", "count", "cutoff")
 
 

@@ -1,4 +1,4 @@
-"""A path down from many clusters to few whose steps are kernels: for full Gaussians under a learnt prior."""
+"""Compiled merge path, for full Gaussians under a learnt prior; `merge_path` has the same for any family."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 from streamclust._kernels.families.learnt_prior import improved_prior
 from streamclust._kernels.moments import group_rows
 from streamclust._kernels.refit.iterations import iterate_rows
-from streamclust._kernels.refit.path import merge_some, score_clusters
+from streamclust._kernels.refit.merge_path import merge_some, score_clusters
 from streamclust._kernels.types import Ints
 from streamclust.families import Gaussian
 from streamclust.families.learnt import PriorLearner
 from streamclust.refit.bkm.labelling import Labelling
-from streamclust.refit.bkm.near import NEIGHBOURS
 from streamclust.refit.bkm.problem import Problem
+from streamclust.refit.bkm.tuning import TUNING
 
 
-class Path:
-    """The labels, the clusters and θ that a path has come to."""
+class GaussianMergePath:
+    """Labels, clusters and prior θ along a merge path."""
 
     def __init__(self, problem: Problem, labels: Ints, n_clusters: int) -> None:
         family, learner = problem.family, problem.learner
@@ -41,11 +41,11 @@ class Path:
             self.everything += n
 
     def group(self, k: int) -> None:
-        """The moments of k clusters, from the labels."""
+        """Compute the moments of k clusters from the labels."""
         self.weight, self.mean, self.scatter = group_rows(*self.rows, self.labels, k, len(self.m0) ** 2)
 
     def score(self, neighbours: int = 0) -> float:
-        """F with the cost of θ; finds each cluster's terms, and so many of its neighbours."""
+        """F with the cost of θ; finds each cluster's terms, and that many of its neighbours."""
         k = len(self.weight)
         xi0, eta0, S = self.prior
         self.terms, self.near = np.empty(k), np.empty((k, neighbours), dtype=np.int64)
@@ -55,11 +55,12 @@ class Path:
         )  # fmt: skip
         return energy
 
-    def settle(self, iterations: int, rounds: int, offered: int) -> None:
+    def settle(self, iterations: int) -> None:
         """ME iterations, then θ.
 
-        Where clusters are more than twice as many, rows choose among the `offered` nearest of theirs alone.
+        If clusters are more than twice `offered_clusters`, rows choose among those nearest to their own alone.
         """
+        offered = TUNING.offered_clusters
         k = len(self.weight)
         self.score(offered if k > 2 * offered else 0)
         xi0, eta0, S = self.prior
@@ -72,7 +73,16 @@ class Path:
             self.labels[:] = (np.cumsum(alive) - 1)[self.labels]
             self.weight, self.mean, self.scatter = self.weight[alive], self.mean[alive], self.scatter[alive]
         _, xi0, eta0, S = improved_prior(
-            self.weight, self.mean, self.scatter, xi0, self.m0, eta0, S, self.blur, *self.limits, rounds
+            self.weight,
+            self.mean,
+            self.scatter,
+            xi0,
+            self.m0,
+            eta0,
+            S,
+            self.blur,
+            *self.limits,
+            TUNING.path_prior_rounds,
         )
         self.prior = xi0, eta0, S
 
@@ -81,33 +91,30 @@ class Path:
         xi0, eta0, _ = self.prior
         k = merge_some(
             self.labels, self.rows[0], self.weight, self.mean, self.scatter, self.terms, self.everything, xi0, self.m0,
-            eta0, self.B0, self.blur, self.problem.mixture.phi0, self.root, float(self.problem.evidence), NEIGHBOURS,
-            past_rest,
+            eta0, self.B0, self.blur, self.problem.mixture.phi0, self.root, float(self.problem.evidence),
+            TUNING.neighbours, past_rest,
         )  # fmt: skip
         if k == 0:
             return False
         self.weight, self.mean, self.scatter = self.weight[:k], self.mean[:k], self.scatter[:k]
         return True
 
-    def descend(
-        self, rounds: int, offered: int, iterations: int, first_turns: int, stop: float, past_rest: bool
-    ) -> Labelling:
-        """The labelling of least F on the way down.
+    def descend(self, iterations: int, end: float, past_rest: bool) -> Labelling:
+        """The labelling of least F on the path.
 
-        Before the first merge ME iterations and θ take `first_turns` turns, after each round of merges one. The path
-        ends where K falls below `stop` of the best or, unless `past_rest`, where no merge pays.
+        The path ends where K falls below `end` of the best or, unless `past_rest`, where no merge lowers F.
         """
         best_labels, best_k, best_prior, lowest = self.labels, len(self.weight), self.prior, math.inf
-        for _ in range(first_turns):
-            self.settle(iterations, rounds, offered)
+        for _ in range(TUNING.turns):
+            self.settle(iterations)
         while True:
             energy, k = self.score(), len(self.weight)
             if energy < lowest:
                 best_labels, best_k, best_prior, lowest = self.labels.copy(), k, self.prior, energy
-            if k == 1 or k < stop * best_k or not self.merge(past_rest):
+            if k == 1 or k < end * best_k or not self.merge(past_rest):
                 break
-            self.settle(iterations, rounds, offered)
+            self.settle(iterations)
         self.labels, self.prior = best_labels, best_prior
         self.group(best_k)
-        self.settle(iterations, rounds, offered)
+        self.settle(iterations)
         return Labelling(self.problem.under(self.learner.family(*self.prior)), self.labels, len(self.weight))

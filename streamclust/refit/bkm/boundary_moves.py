@@ -1,7 +1,8 @@
-"""Rows moved one by one, by the exact change of F [as Hartigan does for k-means].
+"""Moves of rows at the boundaries of clusters: single rows, and small shifts of a whole boundary.
 
-An ME iteration prices a row under posteriors that already count it where it is, and counts it nowhere else.
-At the boundary of small clusters the difference is worth a row or two.
+An ME iteration prices a row under posteriors that count it in its own cluster, and in no other. At the boundary of
+small clusters the difference is worth a row or two: `exchange` moves rows one by one, by the exact change of F [as
+Hartigan does for k-means].
 """
 
 from __future__ import annotations
@@ -10,9 +11,48 @@ from dataclasses import replace
 
 import numpy as np
 
+from streamclust._kernels.refit.bkm import choose
 from streamclust._kernels.types import Floats, Ints
 from streamclust.moments import Moments
 from streamclust.refit.bkm.labelling import Labelling, change_of
+from streamclust.refit.bkm.local_moves import Steps, iterate, rounding, step
+from streamclust.refit.bkm.tuning import TUNING
+
+
+def polish(state: Labelling, stage: str) -> Steps:
+    """Alternate single-row exchanges, nudges of boundaries and ME iterations."""
+    for _ in range(TUNING.max_iterations):
+        if exchange(state, TUNING.near_nats):
+            yield step(stage, "exchange", state)
+            yield from iterate(state, stage)
+            continue
+        nudged = nudge(state)
+        if nudged is state:
+            break
+        state = nudged
+        yield step(stage, "nudge", state)
+    return state
+
+
+def nudge(state: Labelling) -> Labelling:
+    """Make each cluster a little cheaper, then dearer, and run ME iterations; keep the result if F is lower.
+
+    Several rows at a boundary may have to change sides together: none of them would alone.
+    """
+    for c in range(state.n_clusters):
+        for bias in (-TUNING.nudge_nats, TUNING.nudge_nats):
+            if c >= state.n_clusters:
+                return state
+            cost = state.priced().copy()
+            cost[c] += bias * state.problem.rows.weight
+            labels, touched = choose(cost, state.labels)
+            if touched.any():
+                trial = state.copy()
+                trial.relabel(labels, touched)
+                trial.converge()
+                if trial.free_energy < state.free_energy - rounding(state):
+                    state = trial
+    return state
 
 
 def exchange(state: Labelling, margin: float) -> int:

@@ -1,4 +1,4 @@
-"""Steps of a path down from many clusters to few: their F, and merges of near clusters, under a learnt prior."""
+"""Steps of a merge path: F of the clusters, and merges of neighbours."""
 
 import math
 
@@ -28,7 +28,7 @@ def mark_near_pairs(mean: Floats, weight: Floats, root: Floats, neighbours: int,
                 near[min(a, b), max(a, b)] = True
 
 
-@part
+@kernel
 def choose_merges(pairs: Ints, change: Floats, k: int, into: Ints) -> None:
     """into[b] = a for the better half of the merges that pay, at most K/5; where none pays, for the best K/6.
 

@@ -15,9 +15,9 @@ from streamclust._kernels.refit.bp_means import collapsed_rows, flip_all, flip_s
 from streamclust._kernels.types import Bools, Floats, Ints
 
 MAX_EXHAUSTIVE_FEATURES = 10
-"""Up to so many features every one of the 2^K combinations is tried for each row."""
+"""Features up to which all 2^K combinations are tried for each row."""
 STARTS = 8
-"""Beyond, flips of one or two features begin at so many random combinations besides the row's own."""
+"""Random combinations from which flips of one or two features begin, besides the row's own, where features are more."""
 SINGULAR_SHARE = 1e-10
 """Directions of ZᵀZ below this share of the largest hold nothing but rounding: features that depend on others."""
 
@@ -75,7 +75,7 @@ class Allocation:
         return cls(problem, np.zeros((n, 0), dtype=bool), np.zeros((0, d)))
 
     def copy(self) -> Allocation:
-        """The same allocation, to change."""
+        """A copy of the allocation that can be changed."""
         twin = object.__new__(Allocation)
         twin.problem, twin.Z, twin.A = self.problem, self.Z.copy(), self.A.copy()
         twin.residual, twin.squares, twin.remainder = self.residual, self.squares, self.remainder
@@ -146,17 +146,17 @@ class Allocation:
     # ---------------------------------------------------------------- features come and go
 
     def with_feature(self, mean: Floats, members: Bools) -> Allocation:
-        """The same with one more feature, before anything is fitted."""
+        """The allocation with one more feature, not yet fitted."""
         return Allocation(
             self.problem, np.column_stack([self.Z, members]), np.concatenate([self.A, mean[None, :]])
         )
 
     def with_residual_of(self, row: int) -> Allocation:
-        """The same with one more feature: what is left of a row, which alone has it [alg. 1]."""
+        """The allocation with one more feature: the residual of a row, which alone has it [alg. 1]."""
         return self.with_feature(self.residual[row], np.arange(len(self.Z)) == row)
 
     def without(self, feature: int) -> Allocation:
-        """The same without a feature, the means of the others fitted anew."""
+        """The allocation without a feature, the means of the others fitted again."""
         kept = np.arange(self.n_features) != feature
         less = Allocation(self.problem, self.Z[:, kept], self.A[kept])
         less.fit()

@@ -11,10 +11,7 @@ from numpy.typing import ArrayLike
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.moments import Moments, Scatter
 from streamclust.shapes.edges import Edges, judged_edges
-
-MAX_PEAK_RATIO = 4.0
-"""Two bells are no pieces of one plateau if one's peak is more than so many times the other's: at 10 noise bridged
-drawn shapes, at 2 shapes of uneven density broke; 3 to 5 hardly differ."""
+from streamclust.shapes.tuning import TUNING
 
 
 class MergeTree(NamedTuple):
@@ -49,7 +46,7 @@ class MergeTree(NamedTuple):
         return by_first(found)
 
     def joined_by(self, caution: float) -> Ints:
-        """The same, where the height and `caution` standard errors more are below 0."""
+        """Clusters joined only by edges whose height plus `caution` standard errors is below 0."""
         return self.clusters(-caution * self.edges.error)
 
 
@@ -92,8 +89,8 @@ def distinct(components: Moments) -> tuple[Moments, Ints]:
 
 
 def equals(edges: Edges) -> Bools:
-    """Edges between bells whose peaks are within a factor MAX_PEAK_RATIO."""
-    return np.asarray(edges.peaks.max(axis=1) <= MAX_PEAK_RATIO * edges.peaks.min(axis=1))
+    """Edges between bells whose peaks are within a factor `max_peak_ratio`."""
+    return np.asarray(edges.peaks.max(axis=1) <= TUNING.max_peak_ratio * edges.peaks.min(axis=1))
 
 
 def kruskal(edges: Edges, k: int) -> tuple[Ints, Ints]:
@@ -144,7 +141,7 @@ def merges_in_order(pairs: Ints, k: int) -> tuple[Ints, Ints]:
 def joined_clusters(edges: Edges, k: int, threshold: float | Floats = 0.0) -> Ints:
     """The cluster of each component: those that edges of equals below the threshold connect.
 
-    A component still alone, that has edges below the threshold only to peaks more than MAX_PEAK_RATIO times its own,
+    A component still alone, that has edges below the threshold only to peaks more than `max_peak_ratio` times its own,
     joins the lowest of those; it never bridges two others.
     """
     below = edges.height < threshold
@@ -163,7 +160,7 @@ def joined_clusters(edges: Edges, k: int, threshold: float | Floats = 0.0) -> In
 
 
 def heaviest_first(labels: Ints, weight: Floats) -> Ints:
-    """The same groups, numbered by the weight of their members, the heaviest first.
+    """Renumber groups by the weight of their members, the heaviest first.
 
     >>> heaviest_first(np.array([0, 0, 1, 2]), np.array([1.0, 2.0, 5.0, 1.0]))
     array([1, 1, 0, 2])
@@ -173,7 +170,7 @@ def heaviest_first(labels: Ints, weight: Floats) -> Ints:
 
 
 def by_first(labels: Ints) -> Ints:
-    """The same groups, numbered in the order of their first members."""
+    """Renumber groups in the order of their first members."""
     _, first, group = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[group.reshape(-1)]
 

@@ -9,14 +9,11 @@ import numpy as np
 from streamclust._kernels.sketch import compress_cells, compress_rows
 from streamclust._kernels.types import Bools, Floats
 from streamclust.late import csr_array, issparse
+from streamclust.sketch.tuning import TUNING
 
 Rows = Any
 """Dense rows (an array), NaN where a value is missing; or sparse rows (a csr_array), whose absent values are 0."""
 
-MIN_ZEROS = 0.01
-"""Share of its values that are 0, at least, of a feature that is compressed; none of them is negative."""
-MARGIN_NATS = 5.0
-"""Nats by which its other values must be likelier as log-normal than as normal."""
 EXPONENTIAL_NATS = 0.33
 """Nats by which one exponential value is likelier as log-normal than as normal. Nothing is compressed unless the
 features that could be have longer tails, by all their values: the pixels of images, mostly 0 at the edges, do not."""
@@ -52,7 +49,7 @@ class Compression(NamedTuple):
         return found
 
     def widened(self, more: int) -> Compression:
-        """The same with so many more features, left as they are."""
+        """The compression for `more` further features, which stay as they are."""
         return Compression(
             np.pad(self.knee, (0, more)),
             np.pad(self.gain, (0, more), constant_values=1.0),
@@ -104,9 +101,9 @@ def knees(rows: Rows, share: Floats) -> Floats:
     (_, variance), (mean_log, variance_log) = moments(unit), moments(log)
     varies = (variance > 1e-12) & (variance_log > 1e-12)
     per_value = np.log(np.where(varies, variance, 1.0) / np.where(varies, variance_log, 1.0)) / 2 - mean_log
-    could_be = varies & (zeros >= MIN_ZEROS) & (least >= 0.0)
-    long = np.sum((n * (per_value - EXPONENTIAL_NATS))[could_be]) > MARGIN_NATS
-    chosen = could_be & (n * per_value > MARGIN_NATS) & long
+    could_be = varies & (zeros >= TUNING.min_zero_share) & (least >= 0.0)
+    long = np.sum((n * (per_value - EXPONENTIAL_NATS))[could_be]) > TUNING.compression_nats
+    chosen = could_be & (n * per_value > TUNING.compression_nats) & long
     return np.where(chosen, most * np.exp(mean_log - KNEE_DEVIATIONS * np.sqrt(variance_log)), 0.0)
 
 

@@ -1,4 +1,4 @@
-"""Rows relabelled as if each were new to its cluster.
+"""Leave-one-out relabelling: each row is priced as if it were new to its cluster.
 
 An ME iteration prices a row under posteriors that already count it where it is. With few rows per dimension that
 locks every row in: its own share of B keeps its distance short. Pricing it without itself, by the exact change of
@@ -12,12 +12,7 @@ import numpy as np
 from streamclust._kernels.types import Ints
 from streamclust.families import Gaussian
 from streamclust.refit.bkm.labelling import Labelling
-
-MAX_ROWS_PER_FEATURE = 50
-"""Rows lock themselves into a cluster, which then keeps each of them, where it has at most so many per feature."""
-MAX_ITERATIONS = 40
-PATIENCE_ITERATIONS = 6
-"""The search ends after so many iterations without a lower F."""
+from streamclust.refit.bkm.tuning import TUNING
 
 
 def locked(state: Labelling) -> bool:
@@ -29,15 +24,15 @@ def locked(state: Labelling) -> bool:
         and problem.mixture.name != "uninformative"
         and rows.kind == "none"
         and bool(np.ptp(rows.weight) == 0)
-        and len(rows) < MAX_ROWS_PER_FEATURE * rows.n_features * state.n_clusters
+        and len(rows) < TUNING.max_rows_per_feature * rows.n_features * state.n_clusters
     )
 
 
 def unlock(state: Labelling) -> Labelling:
     """Relabel each row as if it did not count in its own cluster; returns the labelling of least F on the way."""
     best, waited = state.copy(), 0
-    for _ in range(MAX_ITERATIONS):
-        if state.n_clusters < 2 or waited == PATIENCE_ITERATIONS:
+    for _ in range(TUNING.max_iterations):
+        if state.n_clusters < 2 or waited == TUNING.patience_iterations:
             break
         labels = collapsed_labels(state)
         moved = labels != state.labels

@@ -1,5 +1,7 @@
 """Searches under a learnt prior: K from one to a hundred, few events per dimension, data that are hardly data."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
@@ -10,11 +12,13 @@ from streamclust.families import Finite, Gaussian, family
 from streamclust.families.learnt import PriorLearner
 from streamclust.moments import Moments
 from streamclust.refit import bkm_steps, fit_points, point_steps, refit_bkm
-from streamclust.refit.bkm import path
+from streamclust.refit.bkm import gaussian_merge_path
 from streamclust.refit.bkm.labelling import Labelling
-from streamclust.refit.bkm.near import near_pairs
-from streamclust.refit.bkm.path import agree, chosen_merges, learn_prior, starts
+from streamclust.refit.bkm.local_moves import chosen_merges, near_pairs
+from streamclust.refit.bkm.merge_path import agree, learn_prior, path_down, starts
 from streamclust.refit.bkm.problem import Problem
+from streamclust.refit.bkm.search import challenged, cold, search_points, warm
+from streamclust.refit.bkm.tuning import TUNING
 from streamclust.tree import SummaryTree
 from tests.streams import clustered
 
@@ -127,10 +131,11 @@ def test_a_compiled_path_is_the_one_made_step_by_step(kish, whole_leaves, monkey
     learner = PriorLearner.of(Gaussian, x)
     start = learner.start(rows.to_groups(labels, kind="full"))
     problem = Problem(start, Finite(), rows, kish, learner=learner)
-    monkeypatch.setattr(path, "PATH_ROUNDS", path.ROUNDS)
-    fast = ended(path.path_down(Labelling(problem, labels), "", whole_leaves))
+    rounds = replace(TUNING, path_prior_rounds=TUNING.prior_rounds)
+    monkeypatch.setattr(gaussian_merge_path, "TUNING", rounds)
+    fast = ended(path_down(Labelling(problem, labels), "", whole_leaves))
     monkeypatch.setattr(Problem, "compiled", False)
-    slow = ended(path.path_down(Labelling(problem, labels), "", whole_leaves))
+    slow = ended(path_down(Labelling(problem, labels), "", whole_leaves))
     np.testing.assert_array_equal(fast.labels, slow.labels)
     assert fast.free_energy == pytest.approx(slow.free_energy, rel=1e-9)
 
@@ -138,8 +143,8 @@ def test_a_compiled_path_is_the_one_made_step_by_step(kish, whole_leaves, monkey
 def test_a_path_from_many_clusters_tries_those_nearby():
     x, labels = grid(40, n=8)
     state = learning(x, np.arange(320) // 2)
-    assert state.n_clusters > 2 * path.OFFERED_CLUSTERS
-    found = ended(path.path_down(state, "", leaves=False))
+    assert state.n_clusters > 2 * TUNING.offered_clusters
+    found = ended(path_down(state, "", leaves=False))
     assert found.n_clusters == 40
     assert adjusted_rand_score(labels, found.labels) == 1.0
 
@@ -171,7 +176,7 @@ def test_what_two_searches_of_few_events_agree_on_is_not_refined(each, refined):
 def test_chosen_merges_share_no_cluster():
     a, b = np.array([0, 0, 1, 2, 3]), np.array([1, 2, 2, 3, 4])
     assert chosen_merges(a, b, np.array([-5.0, -4.0, -3.0, -2.0, 1.0]), k=10) == [(0, 1), (2, 3)]
-    assert chosen_merges(a, b, np.array([5.0, 4.0, 3.0, 2.0, 1.0]), k=12) == [(3, 4), (1, 2)]
+    assert chosen_merges(a, b, np.array([5.0, 4.0, 3.0, 2.0, 1.0]), k=12) == [(1, 2), (3, 4)]
 
 
 def test_starts_grow_up_to_half_the_rows():
@@ -377,3 +382,55 @@ def test_clusters_that_overlap_are_not_lost_on_leaves_that_straddle_them(seed):
     tree = SummaryTree(n_features=2, max_leaves=512)
     tree.insert(x / x.std(axis=0))
     assert refit_bkm("gaussian", tree, rng=seed).n_clusters >= 6
+
+
+class Unchanging:
+    """A learner that leaves the prior as it is."""
+
+    def __init__(self, prior):
+        self.prior, self.kind = prior, type(prior)
+
+    def start(self, clusters):
+        return self.prior
+
+    def carried(self, family):
+        return self.prior
+
+    def improved(self, family, clusters, rounds=2):
+        return family
+
+    def cost(self, family):
+        return 0.0
+
+
+@pytest.mark.parametrize("name", ["multinomial", "poisson", "bernoulli"])
+@pytest.mark.parametrize("way", ["points", "cold", "warm", "challenged"])
+def test_a_fixed_prior_is_searched_as_a_learnt_one_that_never_changes(name, way):
+    rng = np.random.default_rng(0)
+    rate = rng.gamma(1.0, 3.0, size=(5, 6))
+    x = rng.poisson(rate[rng.integers(5, size=700)]).astype(float)
+    x = np.minimum(x, 1.0) if name == "bernoulli" else x
+    prior = family(name).informed(x)
+    tree = SummaryTree(6, "none", max_leaves=200)
+    tree.insert(x)
+    leaves, sample = tree.leaves(), Moments.rows_of_points(*tree.sample())
+    start = sample.to_groups(np.arange(len(sample)) % 3, kind="none")
+    searches = {
+        "points": lambda a, b, rng: search_points(b, rng, quick=False),
+        "cold": lambda a, b, rng: cold(a, b, rng, quick=True),
+        "warm": lambda a, b, rng: warm(b, start, rng),
+        "challenged": lambda a, b, rng: challenged(a, b, start, rng, quick=True, margin=5.0),
+    }
+    fixed, learnt = (
+        ended(
+            searches[way](
+                Problem(prior, Finite(1.0), leaves, learner=learner),
+                Problem(prior, Finite(1.0), sample, learner=learner),
+                np.random.default_rng(1),
+            )
+        )
+        for learner in (None, Unchanging(prior))
+    )
+    assert fixed.n_clusters > 1
+    np.testing.assert_array_equal(fixed.labels, learnt.labels)
+    assert fixed.free_energy == learnt.free_energy

@@ -5,9 +5,9 @@ import pytest
 
 from streamclust.families import Gaussian, scoring
 from streamclust.moments import Moments
-from streamclust.refit.bkm.collapsed import collapsed_labels, locked, unlock
 from streamclust.refit.bkm.fit import fit_points
 from streamclust.refit.bkm.labelling import Labelling
+from streamclust.refit.bkm.leave_one_out import collapsed_labels, locked, unlock
 from streamclust.refit.bkm.problem import Problem
 from streamclust_connectors.synthetic import SyntheticMixture
 
