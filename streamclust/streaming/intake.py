@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Hashable, Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -54,6 +54,16 @@ class Buffer:
         return rows
 
 
+class Flush(NamedTuple):
+    """Buffered events that are being learnt, and how many events had been learnt before: that tells how far it came."""
+
+    buffer: Buffer
+    n_rows: int
+    """Rows of the buffer when it began; other threads may append more."""
+    others: list[tuple[Row, float, float | None]]
+    n_seen: int
+
+
 class Intake:
     """Prepares events for the engine: maps names to columns, checks and buffers events, keeps time."""
 
@@ -79,6 +89,8 @@ class Intake:
         """Former buffers to which a thread has appended an event while another thread replaced them."""
         self._others: list[tuple[Row, float, float | None]] = []
         """Buffered events with their weights and times."""
+        self._flush: Flush | None = None
+        """The flush under way, or the last one if it was interrupted."""
         self._shard: Hashable = 0
         self._told: set[Hashable] = set()
         self.zeros = schema.missing == "zero"
@@ -113,7 +125,12 @@ class Intake:
     def n_waiting(self) -> int:
         """Number of events in the buffer."""
         late = {id(buffer): len(buffer.rows) for buffer in self._replaced} if self._replaced else {}
-        return len(self._buffer.rows) + len(self._others) + sum(late.values())
+        flush, others = self._flush, len(self._others)
+        if flush is not None:
+            learnt = self.door.n_seen - flush.n_seen
+            late[id(flush.buffer)] = len(flush.buffer.rows) - min(learnt, flush.n_rows)
+            others += len(flush.others) - max(0, learnt - flush.n_rows)
+        return len(self._buffer.rows) + others + sum(late.values())
 
     # ---------------------------------------------------------------- one event
 
@@ -207,31 +224,38 @@ class Intake:
 
     def flush(self) -> None:
         """Learn the buffered events. If that is interrupted (Ctrl-C), those not learnt yet stay in the buffer."""
+        self._finish_flush()  # one that was interrupted
         if self._replaced:
             self._learn_late()
         if not (self._buffer.rows or self._others):
             self.make_room()
             return
-        before, n = self.door.n_seen, 0
-        buffer, others = self._buffer, self._others
+        with HeldInterrupts():
+            flush = self._flush = Flush(self._buffer, len(self._buffer.rows), self._others, self.door.n_seen)
+            self._buffer, self._others = Buffer(self._shard, self.schema), []
         try:
-            with HeldInterrupts():  # an event is in one of the buffers, whenever Ctrl-C comes
-                self._buffer, self._others = Buffer(self._shard, self.schema), []
-            if n := len(buffer.rows):
-                self._learn_rows(np.array(buffer.rows[:n], dtype=np.float64), None, None)
-            if others:
-                self._learn_others(others)
-        except KeyboardInterrupt:
-            learnt = self.door.n_seen - before
-            del buffer.rows[:learnt]
-            self._others = others[max(0, learnt - n) :]
+            if flush.n_rows:
+                self._learn_rows(np.array(flush.buffer.rows[: flush.n_rows], dtype=np.float64), None, None)
+            if flush.others:
+                self._learn_others(flush.others)
+        except Exception:
+            self._flush = None  # what cannot be learnt is not tried again
             raise
-        else:
-            del buffer.rows[:n]
-        finally:
-            if buffer.rows and buffer is not self._buffer:  # interrupted, or another thread was late
+        self._finish_flush()
+        self.make_room()
+
+    def _finish_flush(self) -> None:
+        """Put back what the last flush has not learnt: nothing, if it was not interrupted and no thread was late."""
+        if self._flush is None:
+            return
+        with HeldInterrupts():
+            buffer, n_rows, others, before = self._flush
+            learnt = self.door.n_seen - before
+            del buffer.rows[: min(learnt, n_rows)]
+            if buffer.rows:
                 self._replaced.append(buffer)
-            self.make_room()
+            self._others = others[max(0, learnt - n_rows) :] + self._others
+            self._flush = None
 
     def _learn_late(self) -> None:
         """Put events of former buffers into the present one or, if they are of another kind, learn them."""

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
-from threading import Lock, RLock, local
+from threading import RLock, local
 from typing import Any, NoReturn, Self, TypeVar
 from weakref import WeakValueDictionary
 
@@ -39,10 +39,11 @@ class SharedModel:
     _lock: Any
     """Held by the thread that changes the model."""
     _queue: Any
-    """Held by the thread that has the lock next."""
+    """Held by the thread that has the lock next. Re-entrant, too: a tracer that raises where a `with` block ends leaves
+    it held, and its thread must not wait for itself."""
 
     def _make_locks(self) -> None:
-        self._lock, self._queue = RLock(), Lock()
+        self._lock, self._queue = RLock(), RLock()
         MODELS[id(self)] = self
 
     @property
@@ -159,7 +160,7 @@ def mend_after_fork() -> None:
     for reference in MODELS.valuerefs():
         model = reference()
         if model is not None:
-            model._queue = Lock()
+            model._queue = RLock()
             if id(model) not in free:
                 model._lock = TornLock()
 
