@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class KeptEvents(NamedTuple):
+class RowValues(NamedTuple):
     """What shards keep that a publication may replace: strays, trees and events with missing values."""
 
     strays: Watch
@@ -31,7 +31,7 @@ class KeptEvents(NamedTuple):
     rows: list[Floats]
 
     @classmethod
-    def of(cls, shards: Shards) -> KeptEvents:
+    def of(cls, shards: Shards) -> RowValues:
         """The objects themselves: they are replaced, never written to, while something is attempted."""
         parts = shards.values()
         rows = [shards.whole.rows, *(part.watch.rows for part in parts)]
@@ -56,12 +56,12 @@ class Savepoint(NamedTuple):
     model: Model | None
     pending_refit: Refit | None
     lineage: Mark
-    kept: KeptEvents
+    kept: RowValues
 
     @classmethod
     def of(cls, engine: Engine) -> Savepoint:
         """The state before an attempt."""
-        kept = KeptEvents.of(engine.shards)
+        kept = RowValues.of(engine.shards)
         return cls(engine.counters, engine.model, engine.pending_refit, engine.lineage.mark(), kept)
 
     def restore(self, engine: Engine) -> None:
