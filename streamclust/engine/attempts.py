@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class RowValues(NamedTuple):
-    """What shards keep that a publication may replace: strays, trees and events with missing values."""
+class ShardContents(NamedTuple):
+    """Contents of shards that a publication may replace: strays, trees and events with missing values."""
 
     strays: Watch
     n_strays: int
@@ -31,7 +31,7 @@ class RowValues(NamedTuple):
     rows: list[Floats]
 
     @classmethod
-    def of(cls, shards: Shards) -> RowValues:
+    def of(cls, shards: Shards) -> ShardContents:
         """The objects themselves: they are replaced, never written to, while something is attempted."""
         parts = shards.values()
         rows = [shards.whole.rows, *(part.watch.rows for part in parts)]
@@ -56,12 +56,12 @@ class Savepoint(NamedTuple):
     model: Model | None
     pending_refit: Refit | None
     lineage: Mark
-    kept: RowValues
+    kept: ShardContents
 
     @classmethod
     def of(cls, engine: Engine) -> Savepoint:
         """The state before an attempt."""
-        kept = RowValues.of(engine.shards)
+        kept = ShardContents.of(engine.shards)
         return cls(engine.counters, engine.model, engine.pending_refit, engine.lineage.mark(), kept)
 
     def restore(self, engine: Engine) -> None:
