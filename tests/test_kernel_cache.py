@@ -137,7 +137,7 @@ def test_code_that_refers_to_other_names_is_not_used(tmp_path):
 
 STAMPS = """
 from streamclust._kernels.sources import KERNELS, source_stamp
-print(*(source_stamp(KERNELS / name).hex() for name in ("check.py", "refit/iterations.py", "refit/path.py")))
+print(*(source_stamp(KERNELS / name).hex() for name in ("check.py", "refit/iterations.py", "refit/merge_path.py")))
 """
 
 
@@ -147,7 +147,7 @@ def test_a_change_is_seen_by_the_kernels_that_contain_it_alone(tmp_path):
     (kernels.parent / "__init__.py").touch()
     before = output(run(tmp_path, tmp_path, STAMPS))[0].split()
     for name, expected in {
-        "refit/path.py": [False, False, True],
+        "refit/merge_path.py": [False, False, True],
         "blocks.py": [False, True, True],
         "hierarchy/costs.py": [False, False, False],
         "compile.py": [True, True, True],

@@ -14,6 +14,7 @@ FIRST = frozenset(
         "check.all_within",
         "engine.assign.assign_points",
         "engine.assign.cheapest",
+        "engine.dependence.block_bends",
         "engine.windows.at_rest",
         "engine.windows.block_sums",
         "engine.windows.fit_statistics",
@@ -50,12 +51,17 @@ FIRST = frozenset(
         "tree.arrays.absorb_rows",
         "tree.arrays.descend_rows",
         "tree.arrays.sample_masses",
+        "tree.far.make_far_room",
+        "tree.far.open_far_leaf",
         "tree.learn.insert_events",
         "tree.learn.insert_rows",
         "tree.learn.make_room",
         "tree.learn.sum_nodes",
         "tree.split.propose",
         "tree.split.recount",
+        "tree.swap.dissolve_leaf",
+        "tree.swap.dissolve_losses",
+        "tree.swap.merge_slot",
     }
 )
 """Kernels and shared parts that a stream with the usual settings needs: the whole that progress is shown of."""

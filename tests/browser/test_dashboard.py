@@ -235,7 +235,7 @@ def test_before_the_first_event_it_says_so(visit, idle):
     expect(page.locator("#detail-told")).to_have_text("No events yet.")
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Take a snapshot").click()
-    expect(page.get_by_text("No snapshot: there is nothing to take")).to_be_visible()
+    expect(page.get_by_text("No snapshot: no event has been learnt yet")).to_be_visible()
 
 
 def test_names_are_text_and_nothing_else(visit, hostile):

@@ -12,7 +12,8 @@ from kafka.structs import MemberState, TopicPartition
 from streamclust import StreamClusterer
 from streamclust.checkpoint import Checkpoints
 from streamclust_connectors.interfaces import DataLoss, Output, Transient
-from streamclust_connectors.kafka import producer, source_type
+from streamclust_connectors.kafka import sender as sender_module
+from streamclust_connectors.kafka import source_type
 from streamclust_connectors.kafka.sender import KafkaSender
 from streamclust_connectors.service import Policy, Service
 from streamclust_connectors.sinks import ListSink
@@ -275,14 +276,14 @@ def test_a_client_that_has_failed_is_closed_for_good(mock):
 
 
 def test_a_client_that_gets_no_transactional_id_is_closed_for_good(mock, monkeypatch):
-    made, kind = [], producer.KafkaProducer
+    made, kind = [], sender_module.KafkaProducer
 
     def make(**options):
         made.append(kind(**options))
         return made[-1]
 
     make.DEFAULT_CONFIG = kind.DEFAULT_CONFIG
-    monkeypatch.setattr(producer, "KafkaProducer", make)
+    monkeypatch.setattr(sender_module, "KafkaProducer", make)
     mock.err(INIT_PRODUCER_ID, *[COORDINATOR_LOADING] * 100)
     with pytest.raises(Transient):
         KafkaSender("id", {"bootstrap_servers": mock.address, "api_version": (2, 3), "max_block_ms": 300})

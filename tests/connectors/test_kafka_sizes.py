@@ -57,7 +57,7 @@ def test_a_dead_letter_too_large_goes_without_its_value(cluster, delivery, limit
     cluster.write(topic, [*good[:200], *bad], key=b"k", headers=[("h", b"1")])
     cluster.write(topic, [b"oops"], key=b"k" * size, headers=[("h", b"1")])
     cluster.write(topic, good[200:])
-    service = serve(cluster, topic, 404, delivery, {"assignments": out}, largest=largest)
+    service = serve(cluster, topic, 404, delivery, {"assignments": out}, max_message_bytes=largest)
     assert service.clusterer.n_seen == 400
     assert service.stats.dropped == 0
 
@@ -85,7 +85,7 @@ def test_a_dead_letter_too_large_goes_without_its_value(cluster, delivery, limit
 def test_what_cannot_be_made_smaller_is_dropped_and_counted(cluster):
     topic, out = cluster.topic(), cluster.topic("snapshots")
     cluster.write(topic, events(300, d=6)[0])
-    service = serve(cluster, topic, 300, "at-least-once", {"snapshots": out}, largest=2000)
+    service = serve(cluster, topic, 300, "at-least-once", {"snapshots": out}, max_message_bytes=2000)
     assert service.clusterer.n_seen == 300
     assert service.stats.dropped == service.stats.snapshots > 0
     assert cluster.read(out) == []
@@ -97,7 +97,7 @@ def test_a_snapshot_too_large_goes_without_details(cluster):
     whole = serve(cluster, topic, 300, "at-least-once", {"snapshots": out})
     size = max(len(record.value) for record in cluster.read(out))
     cluster.name += "-again"
-    service = serve(cluster, topic, 300, "at-least-once", {"snapshots": out}, largest=size - 1)
+    service = serve(cluster, topic, 300, "at-least-once", {"snapshots": out}, max_message_bytes=size - 1)
     assert (whole.stats.dropped, service.stats.dropped) == (0, 0)
     found = until("both", lambda: {one["dendrogram"]["scatter"] is None for one in cluster.values(out)})
     assert found == {True, False}

@@ -506,7 +506,7 @@ def test_a_body_that_cannot_be_read_is_refused_whole(shared, route, body, said):
 @pytest.mark.parametrize("route", ["/v1/learn", "/v1/predict"])
 def test_vectors_must_fit_the_features_known(shared, route):
     said = problem(shared.client.post(route, json={"vectors": [[1, 2, 3]]}), 409)["detail"]
-    assert "3 numbers, the features are 2" in said
+    assert "3 numbers, but there are 2 features" in said
     assert shared.service.clusterer.n_seen == N
 
 
