@@ -1,7 +1,7 @@
 """Streams whose events depend on each other: clusters found, false changes, effective number of events and CPU time.
 
     python benchmarks/dependent.py                              all tables on made streams
-    python benchmarks/dependent.py --quick                      a minute of CPU instead of five
+    python benchmarks/dependent.py --quick                      less than a minute of CPU instead of three
     python benchmarks/dependent.py --only wander --seeds 5      one table, on more streams
     python benchmarks/dependent.py --only shifts --shift-events 4000000
     python benchmarks/dependent.py --only occupancy --data DIR --picture river.png
