@@ -54,6 +54,8 @@ class ModelCopy(NamedTuple):
     model: Model | None
     events: int
     """Number of events learnt."""
+    effective_events: float
+    """Number of independent events that they are worth."""
     latest: NDArray[np.float64]
     """Some of the latest events."""
 
@@ -98,13 +100,14 @@ class Backend:
     def status(self) -> dict[str, Any]:
         """Status of the service; takes no lock."""
         stats, clusterer = self.service.stats, self.service.displayed_clusterer
-        model = clusterer.model
+        model, copied = clusterer.model, self._model_copy.last()
         lag = {f"{topic}-{number}": behind for (topic, number), behind in dict(stats.lag).items()}
         return {
             "version": __version__,
             "ready": stats.ready,
             "uptime_seconds": self._now() - self._began,
             "events": clusterer.n_seen,
+            "effective_events": None if copied is None else copied.effective_events,
             "events_per_second": stats.rate,
             "dead_letters": stats.dead_letters,
             "refused": stats.refused + clusterer.n_refused,
@@ -187,7 +190,11 @@ class Backend:
         clusterer = self.service.displayed_clusterer
         self.journal.update(clusterer.events)
         return ModelCopy(
-            clusterer.clusters, clusterer.model, clusterer.n_seen, clusterer.latest(NOVELTY_EVENTS)
+            clusterer.clusters,
+            clusterer.model,
+            clusterer.n_seen,
+            clusterer.effective_events,
+            clusterer.latest(NOVELTY_EVENTS),
         )
 
     def clusters(self) -> dict[str, Any]:

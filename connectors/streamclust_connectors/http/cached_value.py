@@ -53,6 +53,11 @@ class CachedValue(Generic[T]):
                 self._cached = cached = start + took + keep, key, value
         return cached[-1]
 
+    def last(self) -> T | None:
+        """The value computed last, however old; None before the first and after `key` has changed. Takes no lock."""
+        cached = self._cached
+        return None if cached is None or cached[1] != self._key() else cached[-1]
+
     def _is_valid(self, cached: tuple[float, object, T]) -> bool:
         expiry, key, _ = cached
         return self._clock() < expiry and key == self._key()

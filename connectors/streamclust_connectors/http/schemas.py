@@ -47,6 +47,8 @@ class Status(BaseModel):
     uptime_seconds: float
     events: int
     """Number of events learnt, including those before the last restart."""
+    effective_events: float | None
+    """Number of independent events that they were worth a few seconds ago; null before that was first computed."""
     events_per_second: float
     dead_letters: int
     refused: int
