@@ -137,14 +137,14 @@ class RecentSequence(NamedTuple):
 
     def evidence(self, model: Model) -> float:
         """Independent events that one event is worth in decisions about clusters, above 0 and at most 1."""
-        if not model.whitened_features or not len(self.watched):
+        if not model.whitened_features or not len(self.latest):
             return 1.0
         k = len(model.rows)
         return self._combined(lambda rows: BlockCurve.of(model.see(rows), k).correlation_time())
 
     def share_evidence(self, model: Model) -> float:
         """Independent events that one event is worth in decisions about clusters' shares: less if they come in runs."""
-        if not len(self.watched):
+        if not len(self.latest):
             return 1.0
         return self._combined(lambda rows: run_time(np.append(model.place, -1)[model.see(rows).cell]))
 

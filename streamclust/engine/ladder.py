@@ -130,7 +130,7 @@ class Wandering:
         the statistic has the tail of an F distribution.
         """
         stride = float(self._shards.stands_for()[-1])
-        curves = self._curves(n if near else n * stride, stride)
+        curves = self._curves(n if near else n * stride)
         if all(curve.correlation_time() == 1.0 for curve, _ in curves):
             return independent
         k, d = len(self._model.rows), self._model.whitened_features
@@ -142,10 +142,13 @@ class Wandering:
         if not judged.any():
             return 1.0
         a, b = (part[judged, None] for part in size)
-        span = np.minimum(a, b)[:, 0] * (1.0 if near else stride)
+        step = (
+            1.0 if near else float(self._shards.stands_for()[first:].min())
+        )  # means of a shorter time vary more
+        span = np.minimum(a, b)[:, 0] * step
         wandered, n_bends = (
             np.max(parts, axis=0)
-            for parts in zip(*(curve.excess_at(span / step) for curve, step in curves), strict=True)
+            for parts in zip(*(curve.excess_at(span / each) for curve, each in curves), strict=True)
         )
         (m, inner), (o, outer) = (moments_of(part[judged], d) for part in (new, old))
         variance = np.maximum(1.0, (a * inner + b * outer) / (a + b))
@@ -155,16 +158,15 @@ class Wandering:
         every = fdtrc(d * cells, free.max(), statistic.sum() / (d * cells))
         return float(min(1.0, 2.0 * min(every, cells * fdtrc(d, free, statistic / d).min())))
 
-    def _curves(self, newest: float, stride: float) -> list[tuple[BlockCurve, float]]:
+    def _curves(self, newest: float) -> list[tuple[BlockCurve, float]]:
         """How block means varied before the newest events, and the events that each of those compared stands for."""
-        found = []
-        sequence = self._shards.sequence(self._begin)
-        parts = (self._watched, sequence.watched, stride), (self._latest, sequence.latest, 1.0)
-        for (_, seen), since, step in parts:
-            first, past = len(seen.cell) - len(since), len(seen.cell) - int(np.ceil(newest / step))
-            if past > first:
-                found.append((BlockCurve.of(seen.some(slice(first, past)), len(self._model.rows)), step))
-        return found
+        watched, latest = self._shards.watched()[2], self._shards.latest_numbers()
+        end = int(latest[-1]) + 1 - newest
+        far, near = ((number >= self._begin) & (number < end) for number in (watched, latest))
+        rows, stride = self._shards.evenly_watched(far)
+        parts = (self._watched, rows, stride), (self._latest, np.flatnonzero(near), 1.0)
+        k = len(self._model.rows)
+        return [(BlockCurve.of(seen.some(past), k), step) for (_, seen), past, step in parts if len(past)]
 
 
 def moments_of(sums: Floats, d: int) -> tuple[Floats, Floats]:

@@ -403,6 +403,10 @@ class Shards(dict[Hashable, Shard]):
         """The latest events in a row, of all shards, the oldest first, and what each weighed when it came."""
         return self.whole.latest(n)[:, : self.n_features], self.whole.weights(n)
 
+    def latest_numbers(self) -> Ints:
+        """The numbers of the events that `near` gives."""
+        return self.whole.last(self.whole.at, WHOLE_EVENTS)
+
     def watched(self) -> tuple[Floats, Floats, Ints]:
         """The latest watched events of all shards in their order, what each weighed, and its number."""
         parts = list(self.values())
@@ -446,8 +450,18 @@ class Shards(dict[Hashable, Shard]):
         if not self or not len(self.whole):
             return RecentSequence(np.empty((0, self.n_features)), 1.0, np.empty((0, self.n_features)))
         watched, _, at = self.watched()
-        latest = self.near()[0][self.whole.last(self.whole.at, WHOLE_EVENTS) >= since]
-        return RecentSequence(watched[at >= since], float(self.stands_for()[-1]), latest)
+        latest = self.near()[0][self.latest_numbers() >= since]
+        rows, stride = self.evenly_watched(at >= since)
+        return RecentSequence(watched[rows], stride, latest)
+
+    def evenly_watched(self, chosen: Bools) -> tuple[Ints, float]:
+        """Places, in `watched()`, of those chosen that stand for as many events each as most do; and for how many.
+
+        The first events are all watched, later ones in part: those are two sequences.
+        """
+        held = self.stands_for()
+        stride = float(np.median(held[chosen])) if chosen.any() else 1.0
+        return np.flatnonzero(chosen & (held == stride)), stride
 
     def changing(self, tree: SummaryTree, evidence: float = 1.0) -> bool:
         """Whether the latest events are spread otherwise than all that the tree has learnt; no, if drift is ignored.

@@ -160,13 +160,13 @@ class Served:
 
     def count_assignments(self):
         """A list that gets whatever is assigned from now on."""
-        found, take = [], self.service.partitions.take
+        found, add = [], self.service.partitions.add
 
         def taken(partitions):
             found.extend(partitions)
-            take(partitions)
+            add(partitions)
 
-        self.service.partitions.take = taken
+        self.service.partitions.add = taken
         return found
 
     def check(self):

@@ -39,7 +39,7 @@ def sampled_problem(
     family, mixture, learner = prepared(family, mixture, data, prior, search)
     size = effective_size(tree, weight)
     evidence = 1.0 if family.scatter == "none" else evidence_of(points)
-    evidence *= min(1.0, getattr(tree, "n_independent", np.inf) / size)
+    evidence = min(evidence, getattr(tree, "n_independent", np.inf) / size)
     # A sample point stands for many events. Scored at that weight, noise would look significant.
     rows = Moments(weight * (evidence * size / weight.sum()), points, np.zeros((len(points), 0)), "none")
     return Problem(family, mixture, rows, evidence, learner=learner)
