@@ -24,6 +24,8 @@ FEATURE_EVENTS, FEATURE_GROWTH = 1024, 4
 factor: soon enough to use what it tells, and seldom in streams that bring features all the time."""
 MIN_EVENTS_BEFORE_FEATURES = 4 * FEATURE_EVENTS
 """Before so many events refits are frequent enough to use new features."""
+MAX_GAP_EVENTS = 2**52
+"""Events between two refits, at most: a bound for event counts that fit into files."""
 FULL_SAMPLE = 2.0
 """A summary's sample is full if so many times as many events as it can hold were learnt when it was last searched: by
 then it holds nearly nine in ten."""
@@ -62,7 +64,8 @@ def next_refit(
         return warmup
     growth = QUIET_GROWTH if quiet else EARLY_GROWTH
     more = QUIET_GROWTH - 1 if quiet and full else REFIT_GROWTH
-    return n + max(min((growth - 1) * n, every), int(more * evidence))
+    # heavy weights are much evidence, whose growth may be further away than any count of events
+    return n + max(min((growth - 1) * n, every), int(min(more * evidence, MAX_GAP_EVENTS)))
 
 
 def lag(n: int, following: int) -> int:

@@ -71,3 +71,10 @@ def test_no_cluster_needs_more_events_than_its_weight_lets_expect(weight, n_watc
     needed = events_needed(weight, n_watched)
     assert (needed <= MIN_BIRTH_EVENTS).all()
     assert (needed <= np.maximum(expected, 1.0)).all()
+
+
+def test_heavy_weights_keep_event_counts_that_can_be_saved(tmp_path):
+    model = StreamClusterer()
+    model.learn_many(np.random.default_rng(0).normal(size=(300, 2)), weight=np.full(300, 1e28))
+    model.save(tmp_path / "heavy")
+    assert StreamClusterer.load(tmp_path / "heavy").n_seen == 300
