@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from streamclust import StreamClusterer
 from streamclust.engine import schedule
 from streamclust.engine.births import MIN_BIRTH_EVENTS
 from streamclust.engine.refits import events_needed, fed, heirs, keeping
