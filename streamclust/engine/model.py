@@ -245,7 +245,9 @@ class Model:
         joint = self.log_joint(points)
         evidence = logsumexp(joint, axis=1)
         own = np.where(self.place == k[:, None], joint, -np.inf)
-        probability = np.exp(logsumexp(own, axis=1) - evidence)
+        with np.errstate(invalid="ignore"):
+            probability = np.exp(logsumexp(own, axis=1) - evidence)
+        probability[np.isnan(probability)] = 1.0  # impossible under every cluster: the nearest has it
         novelty = more - np.asarray(evidence)
         return Assignment(self.names[k], np.asarray(probability), novelty, component)
 
