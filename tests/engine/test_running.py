@@ -87,3 +87,13 @@ def test_families_of_counts_learn_too():
     model.learn_many(rows)
     assert model.model.running is not None
     assert model.model.clusters.weight.sum() == pytest.approx(4096, rel=1e-9)  # as of the last look
+
+
+def test_a_row_that_no_cluster_can_have_produced_belongs_to_the_nearest(monkeypatch):
+    """Its density is 0 in double precision under every cluster: the probability is not 0 / 0."""
+    model = StreamClusterer()
+    model.learn_many(np.random.default_rng(0).normal(size=(500, 2)))
+    monkeypatch.setattr(
+        type(model.model), "log_joint", lambda self, rows: np.full((len(rows), len(self.rows)), -np.inf)
+    )
+    assert model.assign_many(model.check(np.zeros((3, 2)))).probability.tolist() == [1.0, 1.0, 1.0]
