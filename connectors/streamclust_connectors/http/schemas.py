@@ -64,6 +64,8 @@ class Status(BaseModel):
     features: list[str]
     family: str
     source: str
+    vector: str | None
+    """Path of the vector in an event of a request; null if an event is an object of numbers."""
     stopped: dict[str, str]
     """Assigned partitions that are not read, and why."""
     group: GroupStatus | None
@@ -171,6 +173,18 @@ class ClusterDetail(ClusterSummary):
     """Some of its latest events, the newest first."""
 
 
+class LastSeen(BaseModel):
+    """A cluster as it was shortly before it ended."""
+
+    at: int
+    """Number of events learnt when it was last seen."""
+    weight: float
+    share: float
+    features: list[ClusterFeature]
+    """Its most distinctive features, in order."""
+    recent: list[RecentEvent]
+
+
 class PastCluster(BaseModel):
     """A cluster that no longer exists."""
 
@@ -178,6 +192,8 @@ class PastCluster(BaseModel):
     alive: Literal[False]
     history: ShareHistory
     lifecycle: list[Event]
+    last: LastSeen | None
+    """Null if it lived only for seconds, or ended before the service was started."""
 
 
 class ServiceHistory(BaseModel):

@@ -44,8 +44,8 @@ function filled(row, c, largest, chosen) {
   while (row.children.length > 1) row.lastElementChild.remove();
   row.append(
     element("td", {}, percent(c.share), bar),
-    element("td", {}, compact(c.weight)),
-    element("td", {}, compact(c.age)),
+    element("td", { class: "more" }, compact(c.weight)),
+    element("td", { class: "more" }, compact(c.age)),
     trendCell(c.trend));
   return row;
 }
