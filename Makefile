@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RUNS := $(VENV)/.runs
 READY := $(VENV)/.ready
 
-.PHONY: help demo test plain oldest coverage lint docs gallery papers wheel bench chaos fuzz soak clean
+.PHONY: help demo test plain oldest coverage lint docs gallery rendered papers wheel bench chaos fuzz soak clean
 help:  ## what can be done here
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -60,6 +60,9 @@ docs: $(READY)  ## the documentation, into build/site; every block of its pages 
 
 gallery: $(READY)  ## run the examples, for their pages
 	$(BIN)/python docs/_site/gallery.py
+
+rendered: $(READY)  ## run the tutorial and other pages whose results are committed; writes them and the notebooks
+	$(BIN)/python docs/_site/render.py
 
 wheel: $(READY)  ## a wheel that brings compiled kernels, into dist
 	rm -rf build/wheel build/lib
