@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RUNS := $(VENV)/.runs
 READY := $(VENV)/.ready
 
-.PHONY: help demo test plain oldest coverage lint docs gallery rendered papers wheel bench chaos fuzz soak clean
+.PHONY: help demo test plain oldest coverage lint docs gallery rendered papers wheel release bench chaos fuzz soak clean
 help:  ## what can be done here
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -71,6 +71,9 @@ wheel: $(READY)  ## a wheel that brings compiled kernels, into dist
 
 papers: $(READY)  ## repeat the papers' tables and figures; writes docs/papers
 	$(BIN)/python -m benchmarks.papers $(PAPERS)
+
+release:  ## sdist and wheels for this Python, each tried in an empty environment, into dist
+	PYTHON=$(PYTHON) .ci/release dist
 
 bench: $(READY)  ## every benchmark, the peer beside us
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script $(BENCH) || exit 1; done

@@ -23,8 +23,8 @@ from streamclust_connectors.cli import app
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "docs" / "_site"))
-import gallery
-import render
+import gallery  # noqa: E402
+import render  # noqa: E402
 
 DOCS = ROOT / "docs"
 PAGES = {
@@ -165,7 +165,9 @@ def test_committed_results_are_what_blocks_print_and_draw(page, tmp_path):
         assert np.abs(made[..., :3] - kept[..., :3]).mean() < 0.02
     if page in render.NOTEBOOKS:
         notebook = json.loads(notebook_of(page).read_text())
-        assert [without_images(cell) for cell in notebook["cells"]] == [without_images(cell) for cell in cells]
+        assert [without_images(cell) for cell in notebook["cells"]] == [
+            without_images(cell) for cell in cells
+        ]
 
 
 def notebook_of(page):
@@ -180,7 +182,7 @@ def without_images(cell):
 @pytest.mark.compiled
 @pytest.mark.parametrize("page", render.NOTEBOOKS)
 def test_a_notebook_runs(page, tmp_path):
-    """In Jupyter's own kernel, from the first cell to the last; it is a valid notebook, and its links lead somewhere."""
+    """In Jupyter's own kernel, from first to last cell; it is a valid notebook, and its links lead somewhere."""
     path = notebook_of(page)
     content = nbformat.read(path, as_version=4)
     nbformat.validate(content)
@@ -188,8 +190,13 @@ def test_a_notebook_runs(page, tmp_path):
     links = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", prose)
     assert links
     assert [link for link in links if not (path.parent / link).exists()] == []
-    environment = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]), "MPLBACKEND": ""}
-    client = NotebookClient(content, timeout=600, kernel_name="python3", resources={"metadata": {"path": tmp_path}})
+    environment = {
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+        "MPLBACKEND": "",
+    }
+    client = NotebookClient(
+        content, timeout=600, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+    )
     client.execute(env=os.environ | environment)
     drawn = [
         output

@@ -41,7 +41,18 @@ RESULTS = re.compile(r"\n?<!-- results -->\n.*?<!-- end of results -->\n", flags
 DRAWING = re.compile(r"^!\[(.*?)\]\(\S*?drawings/(\S+\.svg)\)$", flags=re.MULTILINE)
 FIRST = {
     "how-to": [
-        *("river", "scikit-learn", "choose", "drift", "hierarchy", "alerts"),
+        *(
+            "sensors",
+            "customers",
+            "preparing-data",
+            "which-algorithm",
+            "river",
+            "scikit-learn",
+            "choose",
+            "drift",
+            "hierarchy",
+            "alerts",
+        ),
         *("files", "http", "kafka", "kubernetes", "spark"),
     ],
     "concepts": ["index", "tree", "refits", "ids", "exactly-once"],
@@ -170,7 +181,8 @@ class Run:
             pyplot.close(figure)
             self.n_figures += 1
             name = f"{Path(self.source).stem}-{self.n_figures}.png"
-            title = " and ".join(filter(None, (axes.get_title() for axes in figure.axes))) or "figure"
+            titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
+            title = figure.get_suptitle() or " and ".join(titles) or "figure"
             links.append((title, self.keep(name, picture.getvalue())))
         return links
 

@@ -19,7 +19,15 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 from hooks import BLOCK, RESULTS, ROOT, Run
 
-RENDERED = ("tutorial", "how-to/sensors", "how-to/customers", "gallery/index")
+RENDERED = (
+    "tutorial",
+    "how-to/sensors",
+    "how-to/customers",
+    "how-to/which-algorithm",
+    "how-to/preparing-data",
+    "comparison",
+    "gallery/index",
+)
 NOTEBOOKS = ("tutorial", "how-to/sensors", "how-to/customers")
 INSTALL = "Install it first, from a clone of the repository: `pip install '.[plots]'`."
 
