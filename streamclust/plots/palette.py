@@ -15,8 +15,8 @@ PALETTE = (
 """64 colours; the first k of them are far apart for every k.
 
 Each is the colour farthest from all before it (farthest-point traversal), among those whose contrast with white and
-with the dashboard's dark ground is at least 2.5. The distance is that of Oklab, to which a third of the squared distance is
-added that readers without green cones see [Machado, Oliveira and Fernandes 2009].
+with the dashboard's dark ground is at least 2.5. The distance is that of Oklab, to which a third of the squared
+distance is added that readers without green cones see [Machado, Oliveira and Fernandes 2009].
 """
 
 
