@@ -12,7 +12,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from streamclust._kernels.types import Floats, Ints
 from streamclust.engine import Engine, EngineSettings, Model
-from streamclust.engine.door import Door
+from streamclust.engine.projection import Projection
 from streamclust.engine.settings import check_parameters
 from streamclust.frames import warn_left_out, without_text
 from streamclust.lineage import Change
@@ -167,7 +167,7 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         ours = {name: told.pop(name) for name in ("on_event", "max_directions", "scale", "outliers")}
         check_parameters(ours)
         self.engine_ = Engine(0, EngineSettings(**told), self.on_event)
-        self.door_ = Door(self.engine_, self.max_directions, self.scale)
+        self.projection_ = Projection(self.engine_, self.max_directions, self.scale)
 
     def _check_unchanged(self) -> None:
         """Raise ValueError if a parameter was set that what was learnt until now rests on."""
@@ -184,9 +184,9 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
     def _learn(self, points: Floats, weight: Floats | None, settle: bool) -> Self:
         x, w, t = check_rows(points.shape[1], points, weight, None)
         check_points(self.family, x)
-        self.door_.learn(x, w, t)
+        self.projection_.learn(x, w, t)
         if settle:
-            self.door_.begin()
+            self.projection_.begin()
             self.engine_.settle()
         self.labels_ = self._labels(points)
         return self
@@ -198,7 +198,7 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         found = self._model.assign(points)
         if self.outliers is None:
             return found.cluster
-        recent = None if self.door_.sketch is None else self.door_.recent.latest()
+        recent = None if self.projection_.sketch is None else self.projection_.recent.latest()
         return np.where(self.engine_.tail(found.novelty, recent) < self.outliers, OUTLIER, found.cluster)
 
     @property

@@ -9,14 +9,14 @@ import numpy as np
 
 from streamclust.checkpoint.sketches import Arrays, State, pack_sketch, sketch_from_state, under
 from streamclust.checkpoint.soundness import check_array
-from streamclust.engine.door import Block, Door, joined_blocks, stacked_rows
+from streamclust.engine.projection import Block, Projection, joined_blocks, stacked_rows
 from streamclust.late import csr_array, issparse
 from streamclust.sketch import Rows
 
 __all__ = ["pack_door", "pack_sketch", "sketch_from_state", "unpack_door"]
 
 
-def pack_door(door: Door, arrays: Arrays, waiting: bool = True) -> dict[str, Any]:
+def pack_door(door: Projection, arrays: Arrays, waiting: bool = True) -> dict[str, Any]:
     """What waits at a door, and how far it has come: its arrays go into `arrays`, the rest comes back.
 
     Not `waiting`: without the events that wait.
@@ -34,7 +34,7 @@ def pack_door(door: Door, arrays: Arrays, waiting: bool = True) -> dict[str, Any
     }
 
 
-def unpack_door(door: Door, state: State) -> None:
+def unpack_door(door: Projection, state: State) -> None:
     """Let a door go on from what `pack_door` packed."""
     values = state.values.get("door")
     if values is None:  # an older checkpoint: nothing was reduced

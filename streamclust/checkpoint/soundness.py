@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamclust.engine import Engine, Model
-from streamclust.engine.door import RECENT_EVENTS, Block, Door, Stage
 from streamclust.engine.model import Result
+from streamclust.engine.projection import RECENT_EVENTS, Block, Projection, Stage
 from streamclust.engine.refits import Refit
 from streamclust.engine.watch import Ring
 from streamclust.families import family as family_named
@@ -166,7 +166,7 @@ def check_refit(refit: Refit, engine: Engine) -> None:
     number("outside of the refit", found.outside, least=0.0)
 
 
-def check_door(door: Door, n_names: int) -> None:
+def check_door(door: Projection, n_names: int) -> None:
     """The events that wait, and those kept beside a sketch; `n_names` features have names."""
     must(
         door.stage in get_args(Stage),

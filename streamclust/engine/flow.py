@@ -16,8 +16,8 @@ from streamclust.engine.attempts import attempt
 from streamclust.engine.births import MIN_BIRTH_EVENTS
 from streamclust.engine.carrying import carry_over
 from streamclust.engine.imputing import imputed
-from streamclust.engine.incomplete import Row, learn_filled, learn_with_zeros
 from streamclust.engine.looking import MIN_EXPECTED_EVENTS, TOLERATED_SHARE, Looking
+from streamclust.engine.missing_values import Row, learn_filled, learn_with_zeros
 from streamclust.engine.model import NOWHERE, Model, Result, hidden_components, large_rows
 from streamclust.engine.new_features import NEVER
 from streamclust.engine.present import kish

@@ -3,17 +3,17 @@
 from typing import TYPE_CHECKING
 
 from streamclust.engine import Model
-from streamclust.engine.door import LeftSketch
 from streamclust.engine.model import Assignment
 from streamclust.engine.profiles import FeatureProfile, Profiles
+from streamclust.engine.projection import LeftSketch
 from streamclust.engine.view import ClusterView
-from streamclust.streaming.checked import Checked, Reason
-from streamclust.streaming.intake import RefusedEvents
-from streamclust.streaming.reporting import Cluster
-from streamclust.streaming.stream_clusterer import StreamClusterer
+from streamclust.streaming.checked_events import Checked, Reason
+from streamclust.streaming.cluster_queries import Cluster
+from streamclust.streaming.clusterer import StreamClusterer
+from streamclust.streaming.pipeline import RefusedEvents
 
 if TYPE_CHECKING:
-    from streamclust.streaming.stream_features import StreamFeatures
+    from streamclust.streaming.features import StreamFeatures
 
 __all__ = [
     "Assignment",
@@ -35,6 +35,6 @@ def __getattr__(name: str) -> object:
     """Import StreamFeatures on first use, so that a service starts faster."""
     if name != "StreamFeatures":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from streamclust.streaming.stream_features import StreamFeatures
+    from streamclust.streaming.features import StreamFeatures
 
     return StreamFeatures

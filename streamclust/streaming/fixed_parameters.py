@@ -10,14 +10,14 @@ from typing import Any, ClassVar, Self
 from streamclust.checkpoint import CheckpointError
 from streamclust.engine.settings import check_parameters
 from streamclust.lineage import Change, Lineage
-from streamclust.streaming.shared_model import SharedModel
+from streamclust.streaming.thread_safety import ThreadSafe
 from streamclust.values import shown
 
 POSITIONAL = "_POSITIONAL_ARGS"
 """River's name for the arguments that a constructor takes by `*args`."""
 
 
-class FixedParameters(SharedModel):
+class FixedParameters(ThreadSafe):
     """A model whose learning was set up by its constructor."""
 
     _parameters: ClassVar[tuple[str, ...]]

@@ -108,12 +108,12 @@ def test_no_event_is_lost_that_is_appended_to_a_buffer_while_it_is_replaced():
     model = StreamClusterer()
     model.learn_many([{"x": 0.0, "y": 1.0}] * 30)
     model.settle()
-    intake = vars(model)["_intake"]
-    late = intake._buffer
+    pipeline = vars(model)["_pipeline"]
+    late = pipeline._buffer
     model.learn_one({"x": 0.0, "y": 1.0})
     model.learn_many([{"a": 5.0, "x": 1.0, "y": 1.0}], shard="other")
     late.rows.append((7.0, 8.0))  # a thread that had read the buffer before
-    intake._replaced.append(late)
+    pipeline._replaced.append(late)
     assert model.n_seen == 33
     assert model.shard_tree(0).total.weight[0] == 32
     assert model.n_seen == 33

@@ -10,7 +10,7 @@ from sklearn.metrics import adjusted_rand_score
 from streamclust import StreamClusterer
 from streamclust.batch import StreamEstimator
 from streamclust.checkpoint import CheckpointError, decode, encode, model_from_state, model_state, shard_in
-from streamclust.engine.door import FIRST_EVENTS
+from streamclust.engine.projection import FIRST_EVENTS
 from streamclust.streaming import LeftSketch, RefusedEvents
 from streamclust.summaries import empty_tree
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from streamclust._kernels.types import Floats
-from streamclust.engine.incomplete import Row
+from streamclust.engine.missing_values import Row
 from streamclust.schema import Columns, table_of
 from streamclust.streaming.clocks import WrongTimeError
 

@@ -223,8 +223,8 @@ def test_a_batch_is_read_and_checked_once():
     events = named(rows_of(1200))
     model = StreamClusterer(background=False)
     model.learn_many(events[:700])
-    read, checked = "Schema.table", "Checker.check_within"
-    with calls(read, checked, "Checker.check_values", "check_points") as found:
+    read, checked = "Schema.table", "Validator.check_within"
+    with calls(read, checked, "Validator.check_values", "check_points") as found:
         batch = model.check(np.array([list(event.values()) for event in events[700:]]), shard=0)
         for run in model.runs(batch):
             model.assign_many(run)

@@ -1,4 +1,4 @@
-"""Intake: from events of any form to rows that the engine learns; what cannot be learnt is refused and counted.
+"""EventPipeline: from events of any form to rows that the engine learns; what cannot be learnt is refused and counted.
 
 An event is checked when it arrives: every buffered event can be learnt.
 """
@@ -15,16 +15,16 @@ from numpy.typing import ArrayLike
 
 from streamclust._kernels.types import Floats
 from streamclust.engine import Engine
-from streamclust.engine.door import Door
-from streamclust.engine.incomplete import Row, stacked, widths
+from streamclust.engine.missing_values import Row, stacked, widths
+from streamclust.engine.projection import Projection
 from streamclust.families import is_discrete
 from streamclust.frames import TableLike, warn_left_out
 from streamclust.interrupts import HeldInterrupts
 from streamclust.parameters import Invalid, ScaleName
 from streamclust.schema import Cells, Schema, plain_values
-from streamclust.streaming.checked import Checked
-from streamclust.streaming.checking import Checker, cells_of, weight_and_time
+from streamclust.streaming.checked_events import Checked
 from streamclust.streaming.clocks import Clocks
+from streamclust.streaming.validation import Validator, cells_of, weight_and_time
 
 MAX_WAITING_EVENTS = 256
 """Number of single events buffered before they are learnt together."""
@@ -64,7 +64,7 @@ class Flush(NamedTuple):
     n_seen: int
 
 
-class Intake:
+class EventPipeline:
     """Prepares events for the engine: maps names to columns, checks and buffers events, keeps time."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Intake:
     ) -> None:
         self.schema = schema
         self.engine = engine
-        self.door = Door(engine, max_directions, scale, schema.missing == "zero")
+        self.projection = Projection(engine, max_directions, scale, schema.missing == "zero")
         self.invalid = invalid
         self.clocks = Clocks(engine.settings.half_life, max_time_step)
         self.n_refused = 0
@@ -97,9 +97,9 @@ class Intake:
         self._room = 1
         """Size of the buffer."""
         family, skips_text = engine.settings.family, invalid == "refuse" and schema.missing != "error"
-        self._checker = Checker(family, self.zeros, skips_text, self.door.unit)
+        self._validator = Validator(family, self.zeros, skips_text, self.projection.unit)
         self._forgets = self.clocks.forgets
-        self._measures = not (is_discrete(family) or self._forgets or self.door.unit)
+        self._measures = not (is_discrete(family) or self._forgets or self.projection.unit)
         """Whether the family takes all finite values and nothing is forgotten: plain events need no further check."""
         self._buffers_tuples = self._measures and not self.zeros
         self.make_room()
@@ -109,8 +109,8 @@ class Intake:
 
         The first event of features that are not learnt yet does not wait.
         """
-        new = len(self.schema) != self.door.n_features and not self.zeros
-        self._room = 1 if new else min(MAX_WAITING_EVENTS, self.door.until_due)
+        new = len(self.schema) != self.projection.n_features and not self.zeros
+        self._room = 1 if new else min(MAX_WAITING_EVENTS, self.projection.until_due)
         if self._buffer.shard != self._shard or self._buffer.values_of is not self.schema.values_of:
             self._replace_buffer()
 
@@ -127,7 +127,7 @@ class Intake:
         late = {id(buffer): len(buffer.rows) for buffer in self._replaced} if self._replaced else {}
         flush, others = self._flush, len(self._others)
         if flush is not None:
-            learnt = self.door.n_seen - flush.n_seen
+            learnt = self.projection.n_seen - flush.n_seen
             late[id(flush.buffer)] = len(flush.buffer.rows) - min(learnt, flush.n_rows)
             others += len(flush.others) - max(0, learnt - flush.n_rows)
         return len(self._buffer.rows) + others + sum(late.values())
@@ -173,11 +173,11 @@ class Intake:
         try:
             if values is None:
                 cells = self.schema.cells(x)
-                self._checker.check_cells(cells, self._least)
+                self._validator.check_cells(cells, self._least)
                 taken = self._taken(cells, w, t)
             else:
                 row = np.array(values, dtype=np.float64)
-                self._checker.check_points(row[None])
+                self._validator.check_points(row[None])
                 taken = self._taken(row, w, t)
         except (TypeError, ValueError) as error:
             self._refuse(error)
@@ -200,13 +200,15 @@ class Intake:
 
     def _wait(self, row: Row, w: float, t: float | None) -> None:
         self._others.append((row, w, t))
-        if self.n_waiting >= self._room or (len(self.schema) != self.door.n_features and not self.zeros):
+        if self.n_waiting >= self._room or (
+            len(self.schema) != self.projection.n_features and not self.zeros
+        ):
             self.flush()
 
     @property
     def _least(self) -> int | None:
         """Number of features that the next event must have, if it is the first; None if events were learnt."""
-        return self.door.n_features if not self.n_waiting and self.door.is_empty else None
+        return self.projection.n_features if not self.n_waiting and self.projection.is_empty else None
 
     def _refuse(self, error: object) -> None:
         """Count a refused event; warn at the first."""
@@ -231,7 +233,9 @@ class Intake:
             self.make_room()
             return
         with HeldInterrupts():
-            flush = self._flush = Flush(self._buffer, len(self._buffer.rows), self._others, self.door.n_seen)
+            flush = self._flush = Flush(
+                self._buffer, len(self._buffer.rows), self._others, self.projection.n_seen
+            )
             self._buffer, self._others = Buffer(self._shard, self.schema), []
         try:
             if flush.n_rows:
@@ -250,7 +254,7 @@ class Intake:
             return
         with HeldInterrupts():
             buffer, n_rows, others, before = self._flush
-            learnt = self.door.n_seen - before
+            learnt = self.projection.n_seen - before
             del buffer.rows[: min(learnt, n_rows)]
             if buffer.rows:
                 self._replaced.append(buffer)
@@ -275,7 +279,7 @@ class Intake:
         plain = all(w == 1.0 for w in weight)
         timeless = all(t is None for t in time)
         self._learn_rows(
-            list(rows) if self.zeros else stacked(rows, self.door.n_features),
+            list(rows) if self.zeros else stacked(rows, self.projection.n_features),
             None if plain else np.array(weight),
             None if timeless else np.array(time),
         )
@@ -291,7 +295,7 @@ class Intake:
     ) -> Checked:
         """Read and check events; nothing changes. Times are checked, but not kept where nothing is forgotten."""
         clocks = self.clocks if self._forgets else None
-        return self._checker.check(X, self.schema, clocks, self._least, weight, time, shard)
+        return self._validator.check(X, self.schema, clocks, self._least, weight, time, shard)
 
     def learn_many(
         self,
@@ -302,7 +306,7 @@ class Intake:
     ) -> None:
         """Check and learn a table; events that cannot be learnt are refused, or the first of them raised."""
         raises = self.invalid == "raise"
-        checked = self._checker.check(
+        checked = self._validator.check(
             X, self.schema, self.clocks, self._least, weight, time, shard, all_or_none=raises
         )
         self._warn_left_out(checked)
@@ -318,7 +322,7 @@ class Intake:
     def runs(self, checked: Checked) -> Iterator[Checked]:
         """Slices of the events, each up to where a refit or another step is due; learn one before the next."""
         self.flush()
-        return (checked[run] for run in self.door.runs(len(checked)))
+        return (checked[run] for run in self.projection.runs(len(checked)))
 
     def _learn(self, checked: Checked, counted: bool = False) -> None:
         """Learn checked events; `counted`: those of wrong times are counted already."""
@@ -364,7 +368,7 @@ class Intake:
             self._add_features(checked)
         if self._least is not None and not self.zeros:
             first: Any = checked.rows[0]
-            self._checker.check_cells(cells_of(first, self.schema), self._least)
+            self._validator.check_cells(cells_of(first, self.schema), self._least)
         self._learn_rows(checked.rows, checked.weight, checked.time)
 
     def _add_features(self, checked: Checked) -> None:
@@ -379,7 +383,7 @@ class Intake:
 
     def _learn_rows(self, rows: Floats | list[Row], weight: Floats | None, time: Floats | None) -> None:
         w, t = (NO_VALUES if v is None else np.require(v, float, ["C", "A", "W"]) for v in (weight, time))
-        self.door.learn(rows, w, t, self._shard)
+        self.projection.learn(rows, w, t, self._shard)
 
     def _warn_left_out(self, checked: Checked) -> None:
         """Name the columns that were left out, once each."""
@@ -392,7 +396,7 @@ class Intake:
     def n_seen_by_shard(self) -> dict[Hashable, int]:
         """Number of events learnt of each shard, those in the buffer included."""
         found = {key: part.n_seen for key, part in list(self.engine.shards.items())}
-        for key, n in self.door.n_waiting_by_shard().items():
+        for key, n in self.projection.n_waiting_by_shard().items():
             found[key] = found.get(key, 0) + n
         if self.n_waiting:
             found[self._shard] = found.get(self._shard, 0) + self.n_waiting
@@ -404,19 +408,19 @@ class Intake:
 
     def check_values(self, rows: Floats) -> None:
         """Raise ValueError for rows that cannot be events; a missing value (NaN) is allowed."""
-        self._checker.check_values(np.where(np.isnan(rows), 0.0, rows))
+        self._validator.check_values(np.where(np.isnan(rows), 0.0, rows))
 
     def settle(self) -> None:
         """Learn what waits, and refit at once."""
         self.flush()
-        self.door.begin()
+        self.projection.begin()
         self.engine.settle()
         self.make_room()
 
-    def merge(self, other: Intake) -> None:
+    def merge(self, other: EventPipeline) -> None:
         """Learn everything that another has learnt."""
         self.flush()
         other.flush()
-        self.door.merge(other.door)
+        self.projection.merge(other.projection)
         self.n_refused += other.n_refused
         self.make_room()

@@ -1,4 +1,4 @@
-"""Reporting: the part of a clusterer that tells what was found. It changes nothing."""
+"""ClusterQueries: the part of a clusterer that tells what was found. It changes nothing."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from streamclust.engine.view import ClusterView, cluster_view
 from streamclust.lineage import Change, Lineage
 from streamclust.moments import Moments
 from streamclust.sketch import Sketch
-from streamclust.streaming.intake import Intake
-from streamclust.streaming.shared_model import SharedModel
+from streamclust.streaming.pipeline import EventPipeline
+from streamclust.streaming.thread_safety import ThreadSafe
 from streamclust.tree import SummaryTree
 
 if TYPE_CHECKING:
@@ -50,20 +50,20 @@ def heaviest_rows_first(components: Moments) -> Moments:
     return components[np.argsort(-components.weight, kind="stable")]
 
 
-class Reporting(SharedModel):
+class ClusterQueries(ThreadSafe):
     """The clusters, their lives, the summary and pictures of a stream."""
 
-    _intake: Intake
+    _pipeline: EventPipeline
 
     @property
     def model(self) -> Model | None:
         """The published model; None before the first event."""
-        return self._intake.engine.model
+        return self._pipeline.engine.model
 
     @property
     def n_seen(self) -> int:
         """How many events were learnt."""
-        return self._intake.door.n_seen + self._intake.n_waiting
+        return self._pipeline.projection.n_seen + self._pipeline.n_waiting
 
     @property
     def sketch(self) -> Sketch | None:
@@ -71,7 +71,7 @@ class Reporting(SharedModel):
 
         `tree` and `shard_tree` are in its coordinates, everything else is in the features.
         """
-        return self._intake.door.sketch
+        return self._pipeline.projection.sketch
 
     @property
     def effective_events(self) -> float:
@@ -89,28 +89,28 @@ class Reporting(SharedModel):
         (500.0, True)
         """
         with self._turn, self._lock:
-            self._intake.flush()
-            return self.n_seen * self._intake.engine.evidence
+            self._pipeline.flush()
+            return self.n_seen * self._pipeline.engine.evidence
 
     @property
     def n_failed_refits(self) -> int:
         """Number of refits, and looks between them, that failed: each time the last good model stayed."""
-        return self._intake.engine.n_failed_refits
+        return self._pipeline.engine.n_failed_refits
 
     @property
     def n_failed_in_a_row(self) -> int:
         """Number of refits and looks that have failed since a refit last succeeded."""
-        return self._intake.engine.failures_in_a_row
+        return self._pipeline.engine.failures_in_a_row
 
     @property
     def last_refit_error(self) -> str:
         """Reason of the latest failure of a refit; empty if none has failed."""
-        return self._intake.engine.last_failure
+        return self._pipeline.engine.last_failure
 
     @property
     def n_seen_by_shard(self) -> dict[Hashable, int]:
         """How many events were learnt of each shard that is here."""
-        return self._intake.n_seen_by_shard()
+        return self._pipeline.n_seen_by_shard()
 
     @property
     def residual_growth(self) -> float:
@@ -119,14 +119,14 @@ class Reporting(SharedModel):
         About 1 while the stream varies in the same directions, and where events are not wide. A stream that has left
         them is told once, by a warning (`LeftSketch`).
         """
-        return self._intake.door.residual_growth
+        return self._pipeline.projection.residual_growth
 
     @property
     def n_clusters(self) -> int:
         """How many clusters there are now."""
         model = self.model
         if model is None:
-            return 0 if self._intake.door.only_cluster is None else 1
+            return 0 if self._pipeline.projection.only_cluster is None else 1
         return len(model.names)
 
     @property
@@ -135,8 +135,8 @@ class Reporting(SharedModel):
         return self._if_free(self._clusters_now, self._clusters_published)
 
     def _clusters_now(self) -> list[Cluster]:
-        self._intake.flush()
-        engine, model = self._intake.engine, self.model
+        self._pipeline.flush()
+        engine, model = self._pipeline.engine, self.model
         if model is None:
             return self._waiting_cluster()
         rows, parts = self._expanded(engine.clusters()), self._expanded(engine.components())
@@ -157,14 +157,14 @@ class Reporting(SharedModel):
         self, model: Model, rows: Moments, parts: Moments, last_seen: dict[int, int]
     ) -> list[Cluster]:
         """Clusters of these moments and components, the heaviest first."""
-        born = self._intake.engine.lineage.born_at
+        born = self._pipeline.engine.lineage.born_at
         kept = None if rows.kind == "none" else rows.covariance
         found = [
             Cluster(
                 id=int(name),
                 weight=float(rows.weight[k]),
                 share=float(rows.weight[k] / rows.weight.sum()),
-                mean=self._intake.schema.mapping(rows.mean[k]),
+                mean=self._pipeline.schema.mapping(rows.mean[k]),
                 covariance=None if kept is None else kept[k],
                 born=born.get(int(name), model.n_seen),  # not there while another thread publishes
                 last_seen=last_seen[int(name)],
@@ -176,13 +176,15 @@ class Reporting(SharedModel):
 
     def _waiting_cluster(self) -> list[Cluster]:
         """The cluster of all events while they wait for their sketch; none before the first."""
-        door = self._intake.door
-        if door.only_cluster is None:
+        projection = self._pipeline.projection
+        if projection.only_cluster is None:
             return []
-        whole, n = door.waiting_moments(), door.n_waiting
-        mean = self._intake.schema.mapping(whole.mean[0])
+        whole, n = projection.waiting_moments(), projection.n_waiting
+        mean = self._pipeline.schema.mapping(whole.mean[0])
         return [
-            Cluster(door.only_cluster, float(whole.weight[0]), 1.0, mean, whole.covariance[0], 1, n, whole)
+            Cluster(
+                projection.only_cluster, float(whole.weight[0]), 1.0, mean, whole.covariance[0], 1, n, whole
+            )
         ]
 
     def _expanded(self, rows: Moments) -> Moments:
@@ -205,7 +207,7 @@ class Reporting(SharedModel):
         """The mean of the component of a cluster that is the least novel."""
         assert model is not None  # clusters of several components are a model's
         means = cluster.components.mean
-        return self._intake.schema.mapping(means[model.novelty(means).argmin()])
+        return self._pipeline.schema.mapping(means[model.novelty(means).argmin()])
 
     def describe(self, cluster: int) -> list[FeatureProfile]:
         """What a cluster is: mean and standard deviation of each feature against all events', the most telling first.
@@ -224,8 +226,8 @@ class Reporting(SharedModel):
     def profiles(self) -> Profiles:
         """`describe` for all clusters, as arrays that later learning does not change."""
         with self._turn, self._lock:
-            self._intake.flush()
-            return profiles(self._intake.engine, self.feature_names, self.sketch)
+            self._pipeline.flush()
+            return profiles(self._pipeline.engine, self.feature_names, self.sketch)
 
     def view(self) -> ClusterView:
         """Data for pictures: the clusters, the leaves of the summary, and the cluster of each leaf.
@@ -237,8 +239,8 @@ class Reporting(SharedModel):
         (array([2.]), array([0]))
         """
         with self._turn, self._lock:
-            self._intake.flush()
-            return cluster_view(self._intake.engine, self.feature_names, self._expanded)
+            self._pipeline.flush()
+            return cluster_view(self._pipeline.engine, self.feature_names, self._expanded)
 
     @property
     def tree(self) -> SummaryTree:
@@ -251,14 +253,14 @@ class Reporting(SharedModel):
         (array([3.]), array([[2.]]))
         """
         with self._turn, self._lock:
-            self._intake.flush()
-            return self._intake.engine.shards.merged_tree()
+            self._pipeline.flush()
+            return self._pipeline.engine.shards.merged_tree()
 
     def shard_tree(self, shard: Hashable) -> SummaryTree:
         """A copy of the summary of one shard; KeyError if there is no such shard."""
         with self._turn, self._lock:
-            self._intake.flush()
-            return self._intake.engine.shards.tree_of(shard)
+            self._pipeline.flush()
+            return self._pipeline.engine.shards.tree_of(shard)
 
     def latest(self, n: int = 256) -> Floats:
         """About n of the latest events as rows in the order of `feature_names`, the oldest first in each shard.
@@ -273,26 +275,26 @@ class Reporting(SharedModel):
                [3.]])
         """
         with self._turn, self._lock:
-            self._intake.flush()
-            shards, door = self._intake.engine.shards, self._intake.door
-            if door.sketch is not None or door.waiting:
-                return door.latest(n)
+            self._pipeline.flush()
+            shards, projection = self._pipeline.engine.shards, self._pipeline.projection
+            if projection.sketch is not None or projection.waiting:
+                return projection.latest(n)
             return shards.latest(-(-n // len(shards))) if shards else np.empty((0, len(self.feature_names)))
 
     @property
     def events(self) -> list[Change]:
         """What happened to the clusters: born, died, returned, split, merged; the latest 10,000."""
-        return list(self._intake.engine.lineage)
+        return list(self._pipeline.engine.lineage)
 
     @property
     def lineage(self) -> Lineage:
         """The lives of the clusters: iterates over `events`, has `history`, the shares over time, and `plot()`."""
-        return self._intake.engine.lineage
+        return self._pipeline.engine.lineage
 
     @property
     def feature_names(self) -> tuple[Hashable, ...]:
         """The features seen so far, in the order of their columns."""
-        return self._intake.schema.names
+        return self._pipeline.schema.names
 
     def snapshot(self, method: MethodName = "rbhc", consistent: bool = True) -> Dendrogram:
         """The hierarchy of everything learnt until now: "rbhc", "abc" or "bhc".
@@ -301,8 +303,8 @@ class Reporting(SharedModel):
         whatever their clusters.
         """
         with self._turn, self._lock:
-            self._intake.flush()
-            search, sketch = self._intake.engine.snapshot_search(method, consistent), self.sketch
+            self._pipeline.flush()
+            search, sketch = self._pipeline.engine.snapshot_search(method, consistent), self.sketch
         tree = search()
         return tree if sketch is None else replace(tree, leaves=sketch.expand_moments(tree.leaves))
 
@@ -316,12 +318,12 @@ class Reporting(SharedModel):
         from streamclust.plots import plot_clusters
 
         with self._turn, self._lock:
-            self._intake.flush()
+            self._pipeline.flush()
             if self.model is None:
                 raise ValueError("there is nothing to draw: learn at least one event first")
             names, model = self.feature_names, self.model
-            latest = self.latest() if self.sketch is not None else self._intake.engine.shards.latest()
-            components = self._expanded(self._intake.engine.components())
+            latest = self.latest() if self.sketch is not None else self._pipeline.engine.shards.latest()
+            components = self._expanded(self._pipeline.engine.components())
         if features is not None and not set(features) <= set(names):
             raise ValueError(f"features must be two of {list(names)}, got {tuple(features)}")
         shown: dict[str, Any] = {

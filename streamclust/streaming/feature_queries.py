@@ -13,8 +13,8 @@ from streamclust.engine.features import FeatureStream, PublishedFeatures
 from streamclust.frames import TableLike
 from streamclust.lineage import Change, Lineage
 from streamclust.schema import Schema
-from streamclust.streaming.checked import Checked
-from streamclust.streaming.shared_model import SharedModel
+from streamclust.streaming.checked_events import Checked
+from streamclust.streaming.thread_safety import ThreadSafe
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
@@ -31,7 +31,7 @@ class FeatureModel:
     """(features, columns)"""
 
 
-class FeatureReporting(SharedModel):
+class FeatureQueries(ThreadSafe):
     """Answers of StreamFeatures, by the features that are published; none of them changes anything."""
 
     _schema: Schema

@@ -25,16 +25,16 @@ from streamclust.checkpoint import (
 )
 from streamclust.checkpoint.state import key_of
 from streamclust.engine.features import FeatureSettings, FeatureStream
-from streamclust.engine.incomplete import widths
+from streamclust.engine.missing_values import widths
 from streamclust.frames import TableLike
 from streamclust.lineage import Change
 from streamclust.parameters import Missing
 from streamclust.refit.penalties import check_count, check_penalty
 from streamclust.schema import Schema
-from streamclust.streaming.checked import Checked
-from streamclust.streaming.checking import Checker
-from streamclust.streaming.feature_reporting import FeatureReporting
+from streamclust.streaming.checked_events import Checked
+from streamclust.streaming.feature_queries import FeatureQueries
 from streamclust.streaming.fixed_parameters import FixedParameters
+from streamclust.streaming.validation import Validator
 from streamclust.values import check_choice
 
 KIND = "features"
@@ -43,7 +43,7 @@ MAX_COLUMNS = 1024
 """Events that would bring more columns are refused: memory and the time of a refit grow with their number."""
 
 
-class StreamFeatures(FixedParameters, FeatureReporting, base.MiniBatchTransformer):
+class StreamFeatures(FixedParameters, FeatureQueries, base.MiniBatchTransformer):
     """Features of a stream: every event is a sum of some of them, any number [BP-means, Broderick et al. 2013].
 
     A cluster owns its events alone; a feature shares them. A photograph of a table has the table, and whichever of four
@@ -96,7 +96,7 @@ class StreamFeatures(FixedParameters, FeatureReporting, base.MiniBatchTransforme
         "penalty", "half_life", "warmup", "refit_every", "reservoir", "max_features", "restarts", "missing", "seed",
         "on_event",
     )  # fmt: skip
-    lineage = FeatureReporting.lineage
+    lineage = FeatureQueries.lineage
     _get_params = base.MiniBatchTransformer._get_params
 
     def __init__(
@@ -132,7 +132,7 @@ class StreamFeatures(FixedParameters, FeatureReporting, base.MiniBatchTransforme
         for name in ("warmup", "refit_every", "reservoir", "max_features", "restarts"):
             check_count(name, getattr(self, name))
         self._schema = Schema(missing=missing, max_features=MAX_COLUMNS)
-        self._checker = Checker("gaussian", zeros=False, skips_text=False)
+        self._validator = Validator("gaussian", zeros=False, skips_text=False)
         self._stream = FeatureStream(self._settings(), on_event)
         self._shards: dict[Hashable, int] = {}
         self._make_locks()
@@ -181,7 +181,7 @@ class StreamFeatures(FixedParameters, FeatureReporting, base.MiniBatchTransforme
         if weight is not None:
             raise ValueError("features count every event once: leave out the weight")
         with self._turn, self._lock:
-            return self._checker.check(X, self._schema, None, None, None, time, shard)
+            return self._validator.check(X, self._schema, None, None, None, time, shard)
 
     def learn(self, checked: Checked) -> None:
         """Learn events that `check` has read, or a slice of them."""

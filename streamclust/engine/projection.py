@@ -1,4 +1,4 @@
-"""Door: where events enter the engine. Wide ones wait until a sketch is learnt from them, and enter through it."""
+"""Projection: the stage before the engine, where wide events wait until a sketch is learnt, and are reduced by it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
 from streamclust.engine.flow import Engine
-from streamclust.engine.incomplete import Row, width_of, widths, with_width
+from streamclust.engine.missing_values import Row, width_of, widths, with_width
 from streamclust.engine.watch import chosen_of
 from streamclust.interrupts import HeldInterrupts
 from streamclust.late import csr_array, issparse, vstack
@@ -86,7 +86,7 @@ class LeftSketch(UserWarning):
     """Warning, given once each time: the stream has moved out of the directions that it is seen in."""
 
 
-class Door:
+class Projection:
     """Takes checked rows to the engine: as they are or, if they are wide, through a sketch.
 
     `zeros`: a missing value is 0. The sketch is learnt from the first 1,024 events, which wait until then. When the
@@ -363,7 +363,7 @@ class Door:
         assert self.sketch is not None
         return self.sketch.project(block.rows), block.weight, block.time
 
-    def merge(self, other: Door) -> None:
+    def merge(self, other: Projection) -> None:
         """Learn everything that another has learnt, through the same sketch, and the events that wait there."""
         if other.sketch is not None and self.sketch is None and self.stage != "plain":
             self.use_sketch(other.sketch)

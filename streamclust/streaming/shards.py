@@ -10,19 +10,19 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from streamclust.checkpoint import State, engine_state
-from streamclust.streaming.exchange import Exchange
-from streamclust.streaming.intake import Intake
-from streamclust.streaming.shared_model import SharedModel
+from streamclust.streaming.pipeline import EventPipeline
+from streamclust.streaming.shard_transfer import ShardTransfer
+from streamclust.streaming.thread_safety import ThreadSafe
 
 
-class Sharing(SharedModel):
+class Sharing(ThreadSafe):
     """Summaries out, models in; and for the one that leads, the other way round."""
 
-    _intake: Intake
+    _pipeline: EventPipeline
 
     @property
-    def _exchange(self) -> Exchange:
-        return Exchange(self._intake)
+    def _exchange(self) -> ShardTransfer:
+        return ShardTransfer(self._pipeline)
 
     def _state(
         self, engine: State, positions: Mapping[str, Any], clocks: list[Any], waiting: bool = True
@@ -53,7 +53,7 @@ class Sharing(SharedModel):
     def export_shard(self, shard: Hashable) -> State:
         """A copy of a shard, as `release` gives it; the shard stays."""
         with self._turn, self._lock:
-            self._intake.flush()
+            self._pipeline.flush()
             return self._exchange.exported(shard)
 
     def replace_shard(self, shard: Hashable, state: State) -> None:
@@ -75,5 +75,5 @@ class Sharing(SharedModel):
         Events that wait for a sketch are left out: whoever goes on gets them with their shards.
         """
         with self._turn, self._lock:
-            self._intake.flush()
-            return self._state(engine_state(self._intake.engine, merged=True), {}, [], waiting=False)
+            self._pipeline.flush()
+            return self._state(engine_state(self._pipeline.engine, merged=True), {}, [], waiting=False)

@@ -44,12 +44,12 @@ from streamclust.parameters import (
 )
 from streamclust.schema import Schema
 from streamclust.sketch import Sketch
-from streamclust.streaming.checked import Checked, Reason
+from streamclust.streaming.checked_events import Checked, Reason
+from streamclust.streaming.cluster_queries import ClusterQueries
 from streamclust.streaming.fixed_parameters import FixedParameters
-from streamclust.streaming.intake import Intake
-from streamclust.streaming.predicting import Predicting
-from streamclust.streaming.reporting import Reporting
-from streamclust.streaming.sharing import Sharing
+from streamclust.streaming.pipeline import EventPipeline
+from streamclust.streaming.predictions import Predictions
+from streamclust.streaming.shards import Sharing
 from streamclust.tree import SummaryTree
 
 MAX_FEATURES, MAX_SIMPLE_FEATURES, MAX_WIDE_FEATURES = 256, 1024, 4096
@@ -57,7 +57,7 @@ MAX_FEATURES, MAX_SIMPLE_FEATURES, MAX_WIDE_FEATURES = 256, 1024, 4096
 if the first event has more, which are reduced to a few directions."""
 
 
-class StreamClusterer(FixedParameters, Predicting, Reporting, Sharing, base.Clusterer):  # type: ignore[misc]  # predict_one may return None
+class StreamClusterer(FixedParameters, Predictions, ClusterQueries, Sharing, base.Clusterer):  # type: ignore[misc]  # predict_one may return None
     """Clusters of a stream: learns how many there are, keeps their ids, forgets, and says what changed.
 
     Parameters
@@ -142,7 +142,7 @@ class StreamClusterer(FixedParameters, Predicting, Reporting, Sharing, base.Clus
     """
 
     _parameters = tuple(taken_by("StreamClusterer"))
-    lineage = Reporting.lineage
+    lineage = ClusterQueries.lineage
     _get_params = base.Clusterer._get_params
 
     def __init__(
@@ -189,14 +189,14 @@ class StreamClusterer(FixedParameters, Predicting, Reporting, Sharing, base.Clus
         self.max_directions = max_directions
         self.scale = scale
         check_parameters({name: getattr(self, name) for name in self._parameters})
-        self._intake = self._new_intake(Schema(), Engine(0, self._settings(), on_event))
+        self._pipeline = self._new_intake(Schema(), Engine(0, self._settings(), on_event))
         self._make_locks()
 
-    def _new_intake(self, schema: Schema, engine: Engine) -> Intake:
-        """The intake of events under a schema."""
+    def _new_intake(self, schema: Schema, engine: Engine) -> EventPipeline:
+        """The pipeline of events under a schema."""
         missing = self.missing or ("zero" if is_discrete(self.family) else "impute")
         kept = Schema(schema.names, missing, *self._limits(missing))
-        return Intake(kept, engine, self.invalid, self.max_time_step, self.max_directions, self.scale)
+        return EventPipeline(kept, engine, self.invalid, self.max_time_step, self.max_directions, self.scale)
 
     def _limits(self, missing: Missing) -> tuple[int, Sequence[Hashable] | None, int | None]:
         """How many features there may be, their order, and how many in a stream that begins with few."""
@@ -219,10 +219,10 @@ class StreamClusterer(FixedParameters, Predicting, Reporting, Sharing, base.Clus
         self, x: dict[Any, Any], w: float = 1.0, t: float | None = None, shard: Hashable = 0
     ) -> None:
         """Learn an event, of weight `w` and, where forgetting goes by time, at time `t`."""
-        if not self._intake.buffer(x, w, t, shard):
+        if not self._pipeline.buffer(x, w, t, shard):
             self._let_others_in()
             with self._lock:
-                self._intake.learn_one(x, w, t, shard)
+                self._pipeline.learn_one(x, w, t, shard)
 
     def learn_many(
         self,
@@ -241,7 +241,7 @@ class StreamClusterer(FixedParameters, Predicting, Reporting, Sharing, base.Clus
         """
         self._let_others_in()
         with self._lock:
-            self._intake.learn_many(X, weight, time, shard)
+            self._pipeline.learn_many(X, weight, time, shard)
 
     def check(
         self,
@@ -265,7 +265,7 @@ class StreamClusterer(FixedParameters, Predicting, Reporting, Sharing, base.Clus
         2
         """
         with self._turn, self._lock:
-            return self._intake.check(X, weight, time, shard)
+            return self._pipeline.check(X, weight, time, shard)
 
     def learn(self, checked: Checked) -> None:
         """Learn events that `check` has read, or a slice of them.
@@ -274,7 +274,7 @@ class StreamClusterer(FixedParameters, Predicting, Reporting, Sharing, base.Clus
         """
         self._let_others_in()
         with self._lock:
-            self._intake.learn(checked)
+            self._pipeline.learn(checked)
 
     def runs(self, checked: Checked) -> Iterator[Checked]:
         """The events in slices during which the model does not change; learn each before asking for the next.
@@ -290,7 +290,7 @@ class StreamClusterer(FixedParameters, Predicting, Reporting, Sharing, base.Clus
         [1, 19, 20, 40, 20]
         """
         with self._turn, self._lock:
-            return self._intake.runs(checked)
+            return self._pipeline.runs(checked)
 
     def learn_tree(
         self,
@@ -333,22 +333,22 @@ class StreamClusterer(FixedParameters, Predicting, Reporting, Sharing, base.Clus
     def add_refused(self, n: int) -> None:
         """Count events that were refused before they came here: by who has built a tree, say."""
         with self._turn, self._lock:
-            self._intake.n_refused += n
+            self._pipeline.n_refused += n
 
     @property
     def n_refused(self) -> int:
         """Number of refused events."""
-        return self._intake.n_refused
+        return self._pipeline.n_refused
 
     @property
     def last_refusal(self) -> str:
         """Reason of the latest refusal."""
-        return self._intake.last_refusal
+        return self._pipeline.last_refusal
 
     def settle(self) -> None:
         """Refit at once on everything learnt, whatever the schedule says: at the end of a finite stream, say."""
         with self._turn, self._lock:
-            self._intake.settle()
+            self._pipeline.settle()
 
     def use_sketch(self, sketch: Sketch) -> None:
         """Take wide events through a sketch that another clusterer has learnt (`sketch`), so that both can be merged.
@@ -366,9 +366,9 @@ class StreamClusterer(FixedParameters, Predicting, Reporting, Sharing, base.Clus
         2000
         """
         with self._turn, self._lock:
-            self._intake.flush()
-            self._intake.door.use_sketch(sketch)
-            self._intake.make_room()
+            self._pipeline.flush()
+            self._pipeline.projection.use_sketch(sketch)
+            self._pipeline.make_room()
 
     def release(self, shard: Hashable) -> State:
         """Remove a shard with everything learnt from it; another clusterer can adopt it."""
@@ -389,14 +389,16 @@ class StreamClusterer(FixedParameters, Predicting, Reporting, Sharing, base.Clus
     @property
     def shards(self) -> tuple[Hashable, ...]:
         """Names of the shards."""
-        return tuple(dict.fromkeys([*self._intake.engine.shards, *self._intake.door.n_waiting_by_shard()]))
+        return tuple(
+            dict.fromkeys([*self._pipeline.engine.shards, *self._pipeline.projection.n_waiting_by_shard()])
+        )
 
     @property
     def until_due(self) -> int:
         """Number of events until the next refit or other scheduled step; the model does not change before."""
         with self._turn, self._lock:
-            self._intake.flush()
-            return self._intake.door.until_due
+            self._pipeline.flush()
+            return self._pipeline.projection.until_due
 
     def merge(self, other: StreamClusterer) -> None:
         """Learn everything another clusterer has learnt. Its clusters join these, under these ids or new ones.
@@ -405,7 +407,7 @@ class StreamClusterer(FixedParameters, Predicting, Reporting, Sharing, base.Clus
         """
         first, second = sorted((self, other), key=id)  # one order, or two threads might wait for each other
         with first._turn, first._lock, second._turn, second._lock:
-            self._exchange.merge(other._intake)
+            self._exchange.merge(other._pipeline)
 
     # ---------------------------------------------------------------- saving
 
@@ -421,19 +423,19 @@ class StreamClusterer(FixedParameters, Predicting, Reporting, Sharing, base.Clus
     def to_state(self, positions: Mapping[str, Any] | None = None) -> State:
         """Everything as arrays and JSON; left out are `on_event` and other attributes of a subclass than parameters."""
         with self._turn, self._lock:
-            self._intake.flush()
-            clocks = self._intake.clocks.to_list()
-            return self._state(engine_state(self._intake.engine), positions or {}, clocks)
+            self._pipeline.flush()
+            clocks = self._pipeline.clocks.to_list()
+            return self._state(engine_state(self._pipeline.engine), positions or {}, clocks)
 
     def _state(
         self, engine: State, positions: Mapping[str, Any], clocks: list[Any], waiting: bool = True
     ) -> State:
         """The state of the engine with what is kept beside it, events that wait too unless not wanted."""
         arrays, values = engine
-        values["door"] = pack_door(self._intake.door, arrays, waiting)
+        values["door"] = pack_door(self._pipeline.projection, arrays, waiting)
         values |= {
             "parameters": self._saved_parameters(),
-            "schema": self._intake.schema.to_dict(),
+            "schema": self._pipeline.schema.to_dict(),
             "n_refused": self.n_refused,
             "last_refusal": self.last_refusal,
             "clocks": clocks,
@@ -446,17 +448,20 @@ class StreamClusterer(FixedParameters, Predicting, Reporting, Sharing, base.Clus
         """The clusterer that `to_state` was called on."""
         try:
             model = cls._with_parameters(OLDER | state.values["parameters"], on_event)
-            intake = model._new_intake(Schema.from_dict(state.values["schema"]), engine_from_state(state))
-            unpack_door(intake.door, state)
-            check_door(intake.door, len(intake.schema))
-            intake.clocks.update_from(state.values.get("clocks", []))
-            intake.n_refused, intake.last_refusal = state.values["n_refused"], state.values["last_refusal"]
-            check_refusals(intake.n_refused, intake.last_refusal)
-            intake.make_room()
+            pipeline = model._new_intake(Schema.from_dict(state.values["schema"]), engine_from_state(state))
+            unpack_door(pipeline.projection, state)
+            check_door(pipeline.projection, len(pipeline.schema))
+            pipeline.clocks.update_from(state.values.get("clocks", []))
+            pipeline.n_refused, pipeline.last_refusal = (
+                state.values["n_refused"],
+                state.values["last_refusal"],
+            )
+            check_refusals(pipeline.n_refused, pipeline.last_refusal)
+            pipeline.make_room()
         except Exception as error:  # whatever a state may hold that no clusterer saved
             raise CheckpointError(
                 f"this checkpoint holds no clusterer that can be loaded: {reason_of(error)}"
             ) from error
-        intake.engine.lineage.on_event = on_event
-        model._intake = intake
+        pipeline.engine.lineage.on_event = on_event
+        model._pipeline = pipeline
         return model

@@ -13,24 +13,24 @@ from numpy.typing import ArrayLike
 
 from streamclust._kernels.check import all_within
 from streamclust._kernels.types import Floats
-from streamclust.engine.incomplete import Row
+from streamclust.engine.missing_values import Row
 from streamclust.families import FamilyLike, is_discrete
 from streamclust.frames import TableLike, without_text
 from streamclust.late import issparse
 from streamclust.refit.bkm.fit import check_points
 from streamclust.schema import Cells, Schema, table_of
 from streamclust.sketch import check_lengths
-from streamclust.streaming.checked import Checked, Reason
+from streamclust.streaming.checked_events import Checked, Reason
 from streamclust.streaming.clocks import Clocks
 from streamclust.tree.rows import MAX_WEIGHT, MIN_WEIGHT, check_rows
 from streamclust.values import MAX_MAGNITUDE
 
 
-class NotAlike(Exception):  # noqa: N818
+class NeedsRowByRow(Exception):  # noqa: N818
     """Some of the events must be told from the others: by their times, or because they weigh nothing."""
 
 
-class Aside(NamedTuple):
+class BatchColumns(NamedTuple):
     """What comes with the events of a batch."""
 
     weight: ArrayLike | None
@@ -39,7 +39,7 @@ class Aside(NamedTuple):
     left_out: tuple[Hashable, ...]
 
 
-class Checker:
+class Validator:
     """Checks the events of a stream, by its family and by what a missing value is.
 
     `zeros`: a missing value is 0. `skips_text`: columns of text in a frame are left out; else they are errors.
@@ -69,10 +69,10 @@ class Checker:
         left_out: list[Hashable] = []
         if self.skips_text:
             X, left_out = without_text(X, schema.names)
-        aside = Aside(weight, time, shard, tuple(left_out))
+        aside = BatchColumns(weight, time, shard, tuple(left_out))
         try:
             return self._all(X, copy(schema), None if clocks is None else clocks.copy(), least, aside)
-        except NotAlike:
+        except NeedsRowByRow:
             pass
         except (TypeError, ValueError):
             if all_or_none or not is_table(X, schema):
@@ -86,9 +86,9 @@ class Checker:
         schema: Schema,
         clocks: Clocks | None,
         least: int | None,
-        aside: Aside,
+        aside: BatchColumns,
     ) -> Checked:
-        """Check events together; raises if any is refused, NotAlike if they must be looked at in turn."""
+        """Check events together; raises if any is refused, NeedsRowByRow if they must be looked at in turn."""
         before = len(schema)
         rows = self._read(X, schema)
         # a table that comes back as it is was found within the limits
@@ -103,9 +103,9 @@ class Checker:
         w, t = checked_columns(len(rows), aside.weight, aside.time)
         t = None if clocks is None else t
         if w is not None and not w.all() and len(schema) > before:
-            raise NotAlike  # those of weight 0 bring no feature
+            raise NeedsRowByRow  # those of weight 0 bring no feature
         if clocks is not None and not _in_time(clocks, aside.shard, w, t, len(rows)):
-            raise NotAlike
+            raise NeedsRowByRow
         return Checked(rows, schema.columns, {}, w, t, aside.shard, aside.left_out, n_named(X, schema))
 
     def _one_by_one(
@@ -114,7 +114,7 @@ class Checker:
         schema: Schema,
         clocks: Clocks | None,
         least: int | None,
-        aside: Aside,
+        aside: BatchColumns,
         all_or_none: bool,
     ) -> Checked:
         """Check events in turn; those that are refused, or weigh nothing, bring no feature along."""
