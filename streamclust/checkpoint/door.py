@@ -9,7 +9,9 @@ import numpy as np
 
 from streamclust.checkpoint.sketches import Arrays, State, pack_sketch, sketch_from_state, under
 from streamclust.checkpoint.soundness import check_array
-from streamclust.engine.projection import Block, Projection, joined_blocks, stacked_rows
+from streamclust.engine.event_rows import stacked_rows
+from streamclust.engine.projection import Projection
+from streamclust.engine.wide_events import Block, joined_blocks
 from streamclust.late import csr_array, issparse
 from streamclust.sketch import Rows
 

@@ -8,8 +8,8 @@ from typing import Any
 from streamclust.checkpoint.door import pack_waiting, unpack_waiting, waiting_of
 from streamclust.checkpoint.sketches import Arrays, State, pack_sketch, sketch_from_state, under
 from streamclust.checkpoint.state import key_of, shard_from_state
-from streamclust.engine.projection import Block
 from streamclust.engine.shards import Shard
+from streamclust.engine.wide_events import Block
 from streamclust.sketch import Sketch
 
 

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from streamclust.engine import Engine, Model
 from streamclust.engine.model import Result
-from streamclust.engine.projection import RECENT_EVENTS, Block, Projection, Stage
+from streamclust.engine.projection import Projection, Stage
 from streamclust.engine.refits import Refit
 from streamclust.engine.watch import Ring
+from streamclust.engine.wide_events import RECENT_EVENTS, Block
 from streamclust.families import family as family_named
 from streamclust.late import issparse
 from streamclust.moments import Moments

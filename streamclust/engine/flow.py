@@ -17,7 +17,6 @@ from streamclust.engine.births import MIN_BIRTH_EVENTS
 from streamclust.engine.carrying import carry_over
 from streamclust.engine.imputing import imputed
 from streamclust.engine.looking import MIN_EXPECTED_EVENTS, TOLERATED_SHARE, Looking
-from streamclust.engine.missing_values import Row, learn_filled, learn_with_zeros
 from streamclust.engine.model import NOWHERE, Model, Result, hidden_components, large_rows
 from streamclust.engine.new_features import NEVER
 from streamclust.engine.present import kish
@@ -158,25 +157,7 @@ class Engine(Looking):
 
         Each must be learnt before the next is asked for. The model does not change within a slice.
         """
-        done = 0
-        while done < n:
-            end = min(n, done + max(1, self.until_due))
-            yield slice(done, end)
-            done = end
-
-    def learn_incomplete(
-        self, rows: Floats | list[Row], w: Floats, t: Floats, shard: Hashable = 0, zeros: bool = False
-    ) -> None:
-        """Learn checked rows that may lack features or bring new ones.
-
-        What is missing (NaN) is 0 with `zeros`, else it is drawn from the model or, before the first refit, taken from
-        the nearest leaf.
-        """
-        if zeros:
-            learn_with_zeros(self, rows, w, t, shard)
-        else:
-            assert not isinstance(rows, list)  # cells are for events whose missing values are 0
-            learn_filled(self, rows, w, t, shard)
+        return schedule.runs(n, lambda: self.until_due)
 
     def learn_tree(self, shard: Hashable, tree: SummaryTree) -> None:
         """Learn everything that a tree of the same features has learnt, and refit at once."""

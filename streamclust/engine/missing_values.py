@@ -1,29 +1,65 @@
-"""Rows that lack features, or bring new ones: completed, and learnt in as few runs as possible."""
+"""Missing values and new features: rows become complete blocks, each ready for `Engine.learn_checked`.
+
+A missing value (NaN) is 0 where the stream says so; else it is drawn from the model or, before the first refit and for
+features that the model does not know, taken from the nearest leaf. So a block ends where the model may change, where a
+row brings a feature, and at a row that the leaves fill: they must have learnt the row before it.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
-from streamclust._kernels.check import all_within
 from streamclust._kernels.types import Bools, Floats, Ints
+from streamclust.engine.event_rows import Row, fitting, widths, with_width
+from streamclust.engine.flow import Engine
 from streamclust.engine.schedule import MIN_EVENTS_BEFORE_FEATURES
 from streamclust.families import is_discrete
 from streamclust.interrupts import HeldInterrupts
-from streamclust.schema import Cells, table_of
-
-if TYPE_CHECKING:
-    from streamclust.engine.flow import Engine
-
-Row = Floats | Cells
-"""An event as a dense row or, where it may have few of many features, as sparse cells."""
+from streamclust.schema import table_of
 
 
-def learn_with_zeros(engine: Engine, rows: Floats | list[Row], w: Floats, t: Floats, shard: Hashable) -> None:
-    """Learn rows whose missing values are 0. Features join with the event that brings them, however batched."""
+class CompleteRows(NamedTuple):
+    """The arguments of `Engine.learn_checked`: rows with a number for each feature; `missing` were filled in."""
+
+    rows: Floats
+    weight: Floats
+    time: Floats
+    shard: Hashable
+    missing: Bools | None = None
+
+
+def completed(
+    engine: Engine,
+    rows: Floats | list[Row],
+    weight: Floats,
+    time: Floats,
+    shard: Hashable,
+    zeros: bool = False,
+    complete: bool = False,
+) -> Iterator[CompleteRows]:
+    """Blocks of complete rows; learn each before asking for the next.
+
+    `zeros`: a missing value is 0. `complete`: no value is missing.
+    """
+    if zeros:
+        return with_zeros(engine, rows, weight, time, shard)
+    assert not isinstance(rows, list)  # cells are for events whose missing values are 0
+    rows = with_width(rows, max(rows.shape[1], engine.n_features))
+    if rows.shape[1] == engine.n_features and (complete or fitting(rows, engine.n_features).all()):
+        return iter((CompleteRows(rows, weight, time, shard),))
+    return filled_in(engine, rows, weight, time, shard)
+
+
+# -------------------------------------------------------------------- missing values are 0
+
+
+def with_zeros(
+    engine: Engine, rows: Floats | list[Row], weight: Floats, time: Floats, shard: Hashable
+) -> Iterator[CompleteRows]:
+    """Blocks in which missing values are 0. Features join with the event that brings them, however batched."""
     shards, width = engine.shards, widths(rows)
     for run in engine.runs(len(rows)):
         done = run.start
@@ -34,7 +70,7 @@ def learn_with_zeros(engine: Engine, rows: Floats | list[Row], w: Floats, t: Flo
                 end = min(end, done + until_features(engine, width[done:end]))
                 shards.widen_by_zeros(int(width[end - 1]))
             block = zero_filled(rows[done:end], shards.n_features)
-            engine.learn_checked(block, w[done:end], t[done:end], shard)
+            yield CompleteRows(block, weight[done:end], time[done:end], shard)
             done = end
 
 
@@ -47,36 +83,37 @@ def until_features(engine: Engine, width: Ints) -> int:
 
 
 def zero_filled(rows: Floats | list[Row], width: int) -> Floats:
-    """Rows of so many columns, with 0 for what is missing."""
+    """Rows of `width` columns, with 0 for missing values."""
     if isinstance(rows, list):
         return table_of(rows, width, 0.0)
     return with_width(np.nan_to_num(rows, nan=0.0), width, 0.0)
 
 
-def learn_filled(engine: Engine, rows: Floats, w: Floats, t: Floats, shard: Hashable) -> None:
-    """Learn rows together as far as the model that completes them stays the same, and no new features come."""
-    rows = with_width(rows, max(rows.shape[1], engine.n_features))
-    if rows.shape[1] == engine.n_features and fitting(rows, engine.n_features).all():
-        engine.learn_checked(rows, w, t, shard)
-        return
-    done, widened = 0, widths(rows)
+# -------------------------------------------------------------------- missing values are unknown
+
+
+def filled_in(
+    engine: Engine, rows: Floats, weight: Floats, time: Floats, shard: Hashable
+) -> Iterator[CompleteRows]:
+    """Blocks in which missing values are drawn from the model, as far as it stays the same, or come from a leaf."""
+    done, width = 0, widths(rows)
     while done < len(rows):
         engine.do_due()  # what was due before, if that was interrupted
         widen(engine, rows[done])
-        width = engine.n_features
-        end = done + min(max(1, engine.until_due), int(np.searchsorted(widened[done:], width, side="right")))
-        block = rows[done:end, :width]
+        same = int(np.searchsorted(width[done:], engine.n_features, side="right"))
+        end = done + min(max(1, engine.until_due), same)
+        block = rows[done:end, : engine.n_features]
         missing = np.isnan(block)
-        alone = np.flatnonzero(missing[:, engine.n_imputable :].any(axis=1))
-        if len(alone) and alone[0] == 0:  # filled by the leaves as they are at this event
+        by_leaf = np.flatnonzero(missing[:, engine.n_imputable :].any(axis=1))
+        if len(by_leaf) and by_leaf[0] == 0:
             end = done + 1
-            block = filled(engine, engine.impute(block[:1], missing[:1]), shard)
+            block = nearest_filled(engine, engine.impute(block[:1], missing[:1]), shard)
         else:
-            end = done + int(next(iter(alone), len(block)))
+            end = done + int(next(iter(by_leaf), len(block)))
             block = engine.impute(block[: end - done], missing[: end - done])
         missing = missing[: end - done]
         engine.count_filled(int(np.count_nonzero(missing.any(axis=1))))
-        engine.learn_checked(block, w[done:end], t[done:end], shard, missing)
+        yield CompleteRows(block, weight[done:end], time[done:end], shard, missing)
         done = end
 
 
@@ -91,46 +128,7 @@ def widen(engine: Engine, row: Floats) -> None:
             engine.begin_features()
 
 
-def filled(engine: Engine, rows: Floats, shard: Hashable) -> Floats:
-    """Rows with the missing values of the nearest leaf."""
+def nearest_filled(engine: Engine, rows: Floats, shard: Hashable) -> Floats:
+    """Rows with the missing values of the nearest leaf; whole numbers for counts."""
     found = np.array([engine.fill(row, shard) for row in rows])
     return np.abs(np.rint(found)) if is_discrete(engine.settings.family) else found  # a mean is no count
-
-
-# -------------------------------------------------------------------- rows of different widths
-
-
-def stacked(rows: Sequence[Row], least: int) -> Floats:
-    """Rows under each other, in at least so many columns; NaN where one lacks a feature."""
-    width = max(least, *map(width_of, rows))
-    if all(isinstance(row, np.ndarray) and len(row) == width for row in rows):
-        return np.array(rows)
-    return table_of(rows, width)
-
-
-def width_of(row: Row) -> int:
-    """Number of columns that the row needs."""
-    return max(row.at, default=-1) + 1 if isinstance(row, Cells) else len(row)
-
-
-def widths(rows: Floats | list[Row]) -> Ints:
-    """Number of features that have appeared up to each row."""
-    if isinstance(rows, list):
-        found = np.array([width_of(row) for row in rows], dtype=np.int64)
-    else:
-        found = rows.shape[1] - (~np.isnan(rows))[:, ::-1].argmax(axis=1)
-    return np.asarray(np.maximum.accumulate(found), dtype=np.int64)
-
-
-def with_width(rows: Floats, width: int, absent: float = math.nan) -> Floats:
-    """Rows truncated to so many columns, or widened with `absent`."""
-    short = width - rows.shape[1]
-    return np.pad(rows, ((0, 0), (0, short)), constant_values=absent) if short > 0 else rows[:, :width]
-
-
-def fitting(rows: Floats, width: int) -> Bools:
-    """Rows that have a number for each of the first `width` features and for no other."""
-    if rows.shape[1] == width and all_within(np.ascontiguousarray(rows).ravel(), np.inf):
-        return np.ones(len(rows), dtype=bool)
-    known = ~np.isnan(rows)
-    return np.asarray(known[:, :width].all(axis=1) & ~known[:, width:].any(axis=1) & (width > 0))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 LOOK_EVENTS = 2048
 """Events between two looks (comparisons of stream and model) of a stream that does not change."""
 MIN_GAP_EVENTS = 256
@@ -120,3 +122,17 @@ def challenged(evidence: float, last: float, quiet: bool = False, settled: bool 
     """
     growth = SETTLED_CHALLENGE_GROWTH if settled else QUIET_GROWTH if quiet else EARLY_GROWTH
     return evidence >= growth * last
+
+
+def runs(n: int, until_due: Callable[[], int]) -> Iterator[slice]:
+    """Slices of the next n events, each up to the event at which something is due; learn one before the next.
+
+    >>> due = iter([3, 10])
+    >>> list(runs(5, lambda: next(due)))
+    [slice(0, 3, None), slice(3, 5, None)]
+    """
+    done = 0
+    while done < n:
+        end = min(n, done + max(1, until_due()))
+        yield slice(done, end)
+        done = end

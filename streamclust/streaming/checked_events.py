@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from streamclust._kernels.types import Floats
-from streamclust.engine.missing_values import Row
+from streamclust.engine.event_rows import Row
 from streamclust.schema import Columns, table_of
 from streamclust.streaming.clocks import WrongTimeError
 
@@ -55,6 +55,8 @@ class Checked:
     """Columns of text or dates that were not read."""
     n_named: int = 0
     """Number of features that have names even before their first number: the columns of an array."""
+    complete: bool = False
+    """Whether it is known that no value is missing."""
 
     def __len__(self) -> int:
         return len(self.rows)

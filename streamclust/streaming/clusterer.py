@@ -219,10 +219,11 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, Sharing, bas
         self, x: dict[Any, Any], w: float = 1.0, t: float | None = None, shard: Hashable = 0
     ) -> None:
         """Learn an event, of weight `w` and, where forgetting goes by time, at time `t`."""
-        if not self._pipeline.buffer(x, w, t, shard):
+        if not self._pipeline.buffer.append(x, w, t, shard):
             self._let_others_in()
             with self._lock:
-                self._pipeline.learn_one(x, w, t, shard)
+                if self._pipeline.add(x, w, t, shard):
+                    self._pipeline.flush()
 
     def learn_many(
         self,
@@ -368,7 +369,7 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, Sharing, bas
         with self._turn, self._lock:
             self._pipeline.flush()
             self._pipeline.projection.use_sketch(sketch)
-            self._pipeline.make_room()
+            self._pipeline.resize_buffer()
 
     def release(self, shard: Hashable) -> State:
         """Remove a shard with everything learnt from it; another clusterer can adopt it."""
@@ -457,7 +458,7 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, Sharing, bas
                 state.values["last_refusal"],
             )
             check_refusals(pipeline.n_refused, pipeline.last_refusal)
-            pipeline.make_room()
+            pipeline.resize_buffer()
         except Exception as error:  # whatever a state may hold that no clusterer saved
             raise CheckpointError(
                 f"this checkpoint holds no clusterer that can be loaded: {reason_of(error)}"

@@ -24,8 +24,8 @@ from streamclust.checkpoint import (
     write,
 )
 from streamclust.checkpoint.state import key_of
+from streamclust.engine.event_rows import widths
 from streamclust.engine.features import FeatureSettings, FeatureStream
-from streamclust.engine.missing_values import widths
 from streamclust.frames import TableLike
 from streamclust.lineage import Change
 from streamclust.parameters import Missing

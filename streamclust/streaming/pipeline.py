@@ -1,6 +1,6 @@
-"""EventPipeline: from events of any form to rows that the engine learns; what cannot be learnt is refused and counted.
+"""EventPipeline: events of any form, single or in tables, are validated, buffered, projected if wide, and learnt.
 
-An event is checked when it arrives: every buffered event can be learnt.
+An event is validated when it arrives: every buffered event can be learnt.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Hashable, Iterator
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from streamclust._kernels.types import Floats
 from streamclust.engine import Engine
-from streamclust.engine.missing_values import Row, stacked, widths
+from streamclust.engine.event_rows import Row, widths
 from streamclust.engine.projection import Projection
 from streamclust.families import is_discrete
 from streamclust.frames import TableLike, warn_left_out
@@ -24,48 +24,23 @@ from streamclust.parameters import Invalid, ScaleName
 from streamclust.schema import Cells, Schema, plain_values
 from streamclust.streaming.checked_events import Checked
 from streamclust.streaming.clocks import Clocks
+from streamclust.streaming.input_buffer import MAX_WAITING_EVENTS, NO_VALUES, Event, InputBuffer
 from streamclust.streaming.validation import Validator, cells_of, weight_and_time
-
-MAX_WAITING_EVENTS = 256
-"""Number of single events buffered before they are learnt together."""
-NO_VALUES = np.empty(0)
 
 
 class RefusedEvents(UserWarning):
     """Warning, given once: events were refused; `n_refused` counts them."""
 
 
-class Buffer:
-    """Single events of one shard that wait to be learnt together, and how their values are read."""
-
-    __slots__ = ("names", "rows", "shard", "values_of")
-
-    def __init__(self, shard: Hashable, schema: Schema) -> None:
-        self.shard = shard
-        self.names = schema.names
-        self.values_of = schema.values_of
-        self.rows: list[tuple[float, ...]] = []
-        """Events of just these features, of weight 1 and without a time."""
-
-    def taken(self) -> list[tuple[float, ...]]:
-        """Take the rows out; other threads may be appending."""
-        rows = self.rows[:]
-        del self.rows[: len(rows)]
-        return rows
-
-
-class Flush(NamedTuple):
-    """Buffered events that are being learnt, and how many events had been learnt before: that tells how far it came."""
-
-    buffer: Buffer
-    n_rows: int
-    """Rows of the buffer when it began; other threads may append more."""
-    others: list[tuple[Row, float, float | None]]
-    n_seen: int
-
-
 class EventPipeline:
-    """Prepares events for the engine: maps names to columns, checks and buffers events, keeps time."""
+    """Takes events of any form to the engine, stage by stage.
+
+    validate (`Validator`, `Clocks`)  names become columns; events that cannot be learnt are refused and counted
+    buffer (`InputBuffer`)            single events wait until they can be learnt together
+    project (`Projection`)            wide events are reduced to few directions; others have their missing values filled
+                                      in (`engine.missing_values.completed`)
+    learn (`Engine.learn_checked`)    rows go into the tree of their shard, and what is due is done
+    """
 
     def __init__(
         self,
@@ -78,115 +53,80 @@ class EventPipeline:
     ) -> None:
         self.schema = schema
         self.engine = engine
-        self.projection = Projection(engine, max_directions, scale, schema.missing == "zero")
+        self.zeros = schema.missing == "zero"
+        self.projection = Projection(engine, max_directions, scale, self.zeros)
         self.invalid = invalid
         self.clocks = Clocks(engine.settings.half_life, max_time_step)
         self.n_refused = 0
         self.last_refusal = ""
-        self._buffer = Buffer(0, schema)
-        """Buffered events of known features, of weight 1 and without a time. Flushing replaces it."""
-        self._replaced: list[Buffer] = []
-        """Former buffers to which a thread has appended an event while another thread replaced them."""
-        self._others: list[tuple[Row, float, float | None]] = []
-        """Buffered events with their weights and times."""
-        self._flush: Flush | None = None
-        """The flush under way, or the last one if it was interrupted."""
         self._shard: Hashable = 0
-        self._told: set[Hashable] = set()
-        self.zeros = schema.missing == "zero"
-        self._room = 1
-        """Size of the buffer."""
+        self._warned_of: set[Hashable] = set()
+        """Columns that a warning has named."""
         family, skips_text = engine.settings.family, invalid == "refuse" and schema.missing != "error"
         self._validator = Validator(family, self.zeros, skips_text, self.projection.unit)
         self._forgets = self.clocks.forgets
-        self._measures = not (is_discrete(family) or self._forgets or self.projection.unit)
+        self._any_number = not (is_discrete(family) or self._forgets or self.projection.unit)
         """Whether the family takes all finite values and nothing is forgotten: plain events need no further check."""
-        self._buffers_tuples = self._measures and not self.zeros
-        self.make_room()
+        self.buffer = InputBuffer(self.projection, schema, self._any_number and not self.zeros, self.zeros)
+        self.resize_buffer()
 
-    def make_room(self) -> None:
-        """Set the size of the buffer, which never reaches past the event at which a refit or another step is due.
+    def resize_buffer(self) -> None:
+        """Have the buffer flushed no later than at the event at which a refit or another step is due.
 
         The first event of features that are not learnt yet does not wait.
         """
-        new = len(self.schema) != self.projection.n_features and not self.zeros
-        self._room = 1 if new else min(MAX_WAITING_EVENTS, self.projection.until_due)
-        if self._buffer.shard != self._shard or self._buffer.values_of is not self.schema.values_of:
-            self._replace_buffer()
+        self.buffer.size = 1 if self._has_new_features else min(MAX_WAITING_EVENTS, self.projection.until_due)
+        self.buffer.reopen(self._shard, self.schema)
 
-    def _replace_buffer(self) -> None:
-        """Open a buffer for events of the present shard and features."""
-        with HeldInterrupts():
-            former, self._buffer = self._buffer, Buffer(self._shard, self.schema)
-            if former.rows:
-                self._replaced.append(former)
+    @property
+    def _has_new_features(self) -> bool:
+        return len(self.schema) != self.projection.n_features and not self.zeros
 
     @property
     def n_waiting(self) -> int:
         """Number of events in the buffer."""
-        late = {id(buffer): len(buffer.rows) for buffer in self._replaced} if self._replaced else {}
-        flush, others = self._flush, len(self._others)
-        if flush is not None:
-            learnt = self.projection.n_seen - flush.n_seen
-            late[id(flush.buffer)] = len(flush.buffer.rows) - min(learnt, flush.n_rows)
-            others += len(flush.others) - max(0, learnt - flush.n_rows)
-        return len(self._buffer.rows) + others + sum(late.values())
+        return len(self.buffer)
 
     # ---------------------------------------------------------------- one event
 
-    def buffer(self, x: dict[Any, Any], w: float = 1.0, t: float | None = None, shard: Hashable = 0) -> bool:
-        """Buffer an event that needs no check, unless the buffer is then full; whether it was buffered.
-
-        The one method that needs no lock, since most events need no other: an acquired lock would add a tenth to their
-        cost. `list.append` is atomic, and the event's values, their order and their shard all belong to one buffer. If
-        another thread has replaced that meanwhile, the next flush finds the event among those `_replaced`.
-        """
-        buffer = self._buffer
-        if not self._buffers_tuples or self._others or w != 1.0 or t is not None or shard != buffer.shard:
-            return False
-        values = plain_values(x, buffer.values_of)  # many tuples make a table sooner than as many rows
-        rows = buffer.rows
-        if values is None or len(rows) + 1 >= self._room:
-            return False
-        rows.append(values)
-        if buffer is not self._buffer:
-            self._replaced.append(buffer)
-        return True
-
-    def learn_one(
-        self, x: dict[Any, Any], w: float = 1.0, t: float | None = None, shard: Hashable = 0
-    ) -> None:
-        """Learn an event, of weight `w` and, where forgetting goes by time, at time `t`; or refuse it."""
+    def add(self, x: dict[Any, Any], w: float = 1.0, t: float | None = None, shard: Hashable = 0) -> bool:
+        """Validate an event and buffer it, or refuse it; whether the buffer is full, and is to be flushed."""
         if shard != self._shard:
             self.flush()
             self._shard = shard
-            self._replace_buffer()
+            self.buffer.reopen(shard, self.schema)
         values = plain_values(x, self.schema.values_of)
-        if values is not None and self._measures and w == 1.0 and t is None:
-            if self._others or self.zeros:
-                self._wait(np.array(values, dtype=np.float64), w, t)
-                return
-            self._buffer.rows.append(values)
-            if self.n_waiting >= self._room:
-                self.flush()
-            return
-        try:
-            if values is None:
-                cells = self.schema.cells(x)
-                self._validator.check_cells(cells, self._least)
-                taken = self._taken(cells, w, t)
+        if values is not None and self._any_number and w == 1.0 and t is None:
+            if self.buffer.others or self.zeros:
+                self.buffer.others.append((np.array(values, dtype=np.float64), w, t))
             else:
-                row = np.array(values, dtype=np.float64)
-                self._validator.check_points(row[None])
-                taken = self._taken(row, w, t)
+                self.buffer.open.rows.append(values)
+            return self._is_full
+        try:
+            event = self._validated(x, values, w, t)
         except (TypeError, ValueError) as error:
             self._refuse(error)
-            return
-        if taken is not None:  # outside: what goes wrong in the engine is no refusal
-            self._wait(*taken)
+            return False
+        if event is None:
+            return False
+        self.buffer.others.append(event)
+        return self._is_full
 
-    def _taken(self, row: Row, w: float, t: float | None) -> tuple[Row, float, float | None] | None:
-        """A checked event for the buffer; None for one of weight 0, which changes nothing."""
+    @property
+    def _is_full(self) -> bool:
+        return len(self.buffer) >= self.buffer.size or self._has_new_features
+
+    def _validated(
+        self, x: dict[Any, Any], values: tuple[float, ...] | None, w: float, t: float | None
+    ) -> Event | None:
+        """A checked event; None for one of weight 0, which changes nothing. `values`: set if all features are known."""
+        row: Row
+        if values is None:
+            row = self.schema.cells(x)
+            self._validator.check_cells(row, self._least)
+        else:
+            row = np.array(values, dtype=np.float64)
+            self._validator.check_points(row[None])
         if w != 1.0 or t is not None:
             w, t = weight_and_time(w, t)
             if w == 0.0:
@@ -197,13 +137,6 @@ class EventPipeline:
         if isinstance(row, Cells) and len(row.columns) > len(self.schema):
             self.schema.adopt(row.columns)
         return row, w, t
-
-    def _wait(self, row: Row, w: float, t: float | None) -> None:
-        self._others.append((row, w, t))
-        if self.n_waiting >= self._room or (
-            len(self.schema) != self.projection.n_features and not self.zeros
-        ):
-            self.flush()
 
     @property
     def _least(self) -> int | None:
@@ -218,71 +151,39 @@ class EventPipeline:
         self.last_refusal = str(error)
         if self.n_refused == 1:
             warnings.warn(
-                f'an event was refused: {error}. More will be counted in n_refused without a word; invalid="raise" '
-                "stops at the first",
+                f"an event was refused: {error}. Further refusals are only counted in `n_refused`; pass "
+                'invalid="raise" to raise instead',
                 RefusedEvents,
                 stacklevel=4,
             )
 
     def flush(self) -> None:
         """Learn the buffered events. If that is interrupted (Ctrl-C), those not learnt yet stay in the buffer."""
-        self._finish_flush()  # one that was interrupted
-        if self._replaced:
+        self.buffer.finish_flush()  # one that was interrupted
+        if self.buffer.replaced:
             self._learn_late()
-        if not (self._buffer.rows or self._others):
-            self.make_room()
-            return
-        with HeldInterrupts():
-            flush = self._flush = Flush(
-                self._buffer, len(self._buffer.rows), self._others, self.projection.n_seen
-            )
-            self._buffer, self._others = Buffer(self._shard, self.schema), []
-        try:
-            if flush.n_rows:
-                self._learn_rows(np.array(flush.buffer.rows[: flush.n_rows], dtype=np.float64), None, None)
-            if flush.others:
-                self._learn_others(flush.others)
-        except Exception:
-            self._flush = None  # what cannot be learnt is not tried again
-            raise
-        self._finish_flush()
-        self.make_room()
-
-    def _finish_flush(self) -> None:
-        """Put back what the last flush has not learnt: nothing, if it was not interrupted and no thread was late."""
-        if self._flush is None:
-            return
-        with HeldInterrupts():
-            buffer, n_rows, others, before = self._flush
-            learnt = self.projection.n_seen - before
-            del buffer.rows[: min(learnt, n_rows)]
-            if buffer.rows:
-                self._replaced.append(buffer)
-            self._others = others[max(0, learnt - n_rows) :] + self._others
-            self._flush = None
+        if self.buffer.open.rows or self.buffer.others:
+            try:
+                for table in self.buffer.tables(self._shard, self.schema):
+                    self.projection.learn(table.rows, table.weight, table.time, self._shard, table.complete)
+            except Exception:
+                self.buffer.drop_flush()
+                raise
+            self.buffer.finish_flush()
+        self.resize_buffer()
 
     def _learn_late(self) -> None:
-        """Put events of former buffers into the present one or, if they are of another kind, learn them."""
+        """Put events of former open rows into the present ones or, if they are of another kind, learn them."""
         with HeldInterrupts():
-            while self._replaced:
-                former = self._replaced.pop(0)
+            while self.buffer.replaced:
+                former = self.buffer.replaced.pop(0)
                 rows = former.taken()
                 if former.shard == self._shard and former.names == self.schema.names:
-                    self._buffer.rows[:0] = rows
+                    self.buffer.open.rows[:0] = rows
                 else:
                     for values in rows:
-                        self.learn_one(dict(zip(former.names, values, strict=True)), shard=former.shard)
-
-    def _learn_others(self, waiting: list[tuple[Row, float, float | None]]) -> None:
-        """Learn buffered events that have weights, times or other features than those known."""
-        rows, weight, time = zip(*waiting, strict=True)
-        plain = all(w == 1.0 for w in weight)
-        timeless = all(t is None for t in time)
-        self._learn_rows(
-            list(rows) if self.zeros else stacked(rows, self.projection.n_features),
-            None if plain else np.array(weight),
-            None if timeless else np.array(time),
-        )
+                        if self.add(dict(zip(former.names, values, strict=True)), shard=former.shard):
+                            self.flush()
 
     # ---------------------------------------------------------------- many events
 
@@ -335,7 +236,7 @@ class EventPipeline:
             self._learn_in_time(checked)
         else:
             self._learn_turning(checked, counted)
-        self.make_room()
+        self.resize_buffer()
 
     def _learn_turning(self, checked: Checked, counted: bool) -> None:
         """Learn events of which some have wrong times, or turn the clock back."""
@@ -369,7 +270,8 @@ class EventPipeline:
         if self._least is not None and not self.zeros:
             first: Any = checked.rows[0]
             self._validator.check_cells(cells_of(first, self.schema), self._least)
-        self._learn_rows(checked.rows, checked.weight, checked.time)
+        w, t = as_column(checked.weight), as_column(checked.time)
+        self.projection.learn(checked.rows, w, t, self._shard, checked.complete)
 
     def _add_features(self, checked: Checked) -> None:
         """Add the features that these events bring; ValueError if others have come since they were checked."""
@@ -381,14 +283,10 @@ class EventPipeline:
         if width > len(ours):
             self.schema.adopt(dict(islice(checked.columns.items(), width)))
 
-    def _learn_rows(self, rows: Floats | list[Row], weight: Floats | None, time: Floats | None) -> None:
-        w, t = (NO_VALUES if v is None else np.require(v, float, ["C", "A", "W"]) for v in (weight, time))
-        self.projection.learn(rows, w, t, self._shard)
-
     def _warn_left_out(self, checked: Checked) -> None:
         """Name the columns that were left out, once each."""
-        if new := [name for name in checked.left_out if name not in self._told]:
-            self._told |= set(new)
+        if new := [name for name in checked.left_out if name not in self._warned_of]:
+            self._warned_of |= set(new)
             warn_left_out(new, stacklevel=5)
 
     # ---------------------------------------------------------------- asking
@@ -415,7 +313,7 @@ class EventPipeline:
         self.flush()
         self.projection.begin()
         self.engine.settle()
-        self.make_room()
+        self.resize_buffer()
 
     def merge(self, other: EventPipeline) -> None:
         """Learn everything that another has learnt."""
@@ -423,4 +321,9 @@ class EventPipeline:
         other.flush()
         self.projection.merge(other.projection)
         self.n_refused += other.n_refused
-        self.make_room()
+        self.resize_buffer()
+
+
+def as_column(values: Floats | None) -> Floats:
+    """Weights or times as kernels take them: contiguous and writable; empty for none."""
+    return NO_VALUES if values is None else np.require(values, float, ["C", "A", "W"])

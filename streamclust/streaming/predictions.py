@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from streamclust._kernels.types import Bools, Floats
 from streamclust.engine import Model
-from streamclust.engine.missing_values import with_width
+from streamclust.engine.event_rows import sparse_rows, with_width
 from streamclust.engine.model import Assignment
-from streamclust.engine.projection import sparse_rows
 from streamclust.frames import SeriesLike, TableLike
 from streamclust.late import csr_array, issparse
 from streamclust.sketch import Rows

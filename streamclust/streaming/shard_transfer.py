@@ -52,7 +52,7 @@ class ShardTransfer:
         if shard in self.pipeline.engine.shards:
             self.pipeline.engine.release(shard)
         self.pipeline.clocks.pop(shard, None)
-        self.pipeline.make_room()
+        self.pipeline.resize_buffer()
 
     def adopt(self, shard: Hashable, state: State) -> None:
         """Adopt a shard, after adding the features that either side lacks; then its events that wait."""
@@ -68,7 +68,7 @@ class ShardTransfer:
             self._know(theirs)
             for block in waiting:
                 self.pipeline.projection.learn(*block[:3], shard)
-        self.pipeline.make_room()
+        self.pipeline.resize_buffer()
 
     def learn_tree(
         self, tree: SummaryTree, names: tuple[Hashable, ...], shard: Hashable, sketch: Sketch | None = None
@@ -83,7 +83,7 @@ class ShardTransfer:
             self._take_over(shard, Shard.like(more.tree, seed), Schema(names).names, len(names))
         self.pipeline.flush()
         self.pipeline.engine.learn_tree(shard, more.tree)
-        self.pipeline.make_room()
+        self.pipeline.resize_buffer()
 
     def merge(self, other: EventPipeline) -> None:
         """Learn everything that another has learnt; one that has learnt nothing takes the other's features."""
@@ -162,7 +162,7 @@ class ShardTransfer:
         if projection.sketch is not None and projection.n_waiting >= FIRST_EVENTS:
             projection.begin()
             engine.settle()
-        self.pipeline.make_room()
+        self.pipeline.resize_buffer()
 
     def follow(self, state: State | None) -> None:
         """Assign by a saved clusterer's model from now on, with its features first; refit no more."""
@@ -182,14 +182,14 @@ class ShardTransfer:
                 self.pipeline.projection.stage = "plain"
                 self._put_first(names, model.clusters.total().mean[0])
         self.pipeline.engine.follow(model)
-        self.pipeline.make_room()
+        self.pipeline.resize_buffer()
 
     def _take_over(self, shard: Hashable, part: Shard, names: tuple[Hashable, ...], n_features: int) -> None:
         self.pipeline.flush()
         part, names, n_features = self._in_our_order(shard, part, names, n_features)
         self.pipeline.engine.adopt(shard, part, n_features, self.pipeline.zeros)
         self._know(names)
-        self.pipeline.make_room()
+        self.pipeline.resize_buffer()
 
     def _check_names(self, whose: str, names: tuple[Hashable, ...]) -> None:
         """Refuse what has its features in other columns."""

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from streamclust._kernels.check import all_within
 from streamclust._kernels.types import Floats
-from streamclust.engine.missing_values import Row
+from streamclust.engine.event_rows import Row
 from streamclust.families import FamilyLike, is_discrete
 from streamclust.frames import TableLike, without_text
 from streamclust.late import issparse
@@ -92,7 +92,8 @@ class Validator:
         before = len(schema)
         rows = self._read(X, schema)
         # a table that comes back as it is was found within the limits
-        if rows is X or (isinstance(rows, np.ndarray) and within(rows)):
+        complete = rows is X or (isinstance(rows, np.ndarray) and within(rows))
+        if complete:
             self.check_within(rows)
         else:
             self.check_values(present(rows))
@@ -106,7 +107,8 @@ class Validator:
             raise NeedsRowByRow  # those of weight 0 bring no feature
         if clocks is not None and not _in_time(clocks, aside.shard, w, t, len(rows)):
             raise NeedsRowByRow
-        return Checked(rows, schema.columns, {}, w, t, aside.shard, aside.left_out, n_named(X, schema))
+        named = n_named(X, schema)
+        return Checked(rows, schema.columns, {}, w, t, aside.shard, aside.left_out, named, complete)
 
     def _one_by_one(
         self,

@@ -15,6 +15,7 @@ from streamclust.engine.attempts import attempt
 from streamclust.engine.flow import Engine
 from streamclust.engine.imputing import Gaps, imputed, supported, uniforms
 from streamclust.engine.model import Model
+from streamclust.engine.projection import Projection
 from streamclust.engine.settings import EngineSettings
 from streamclust.engine.watch import Watch, side_by_side
 from streamclust.families import Finite, Gaussian
@@ -41,7 +42,7 @@ def events(n, gone=0.2, seed=0):
 def engine_of(rows, weight=()):
     """An engine that has learnt rows that may lack values."""
     engine = Engine(rows.shape[1], EngineSettings(background=False))
-    engine.learn_incomplete(rows, np.asarray(weight, dtype=float), np.empty(0))
+    Projection(engine).learn(rows, np.asarray(weight, dtype=float), np.empty(0))
     return engine
 
 
@@ -217,7 +218,7 @@ def test_older_checkpoints_have_no_missing_values():
         del part["learnt_here"]
     engine = engine_from_state(state)
     assert engine.shards.gaps() is None
-    engine.learn_incomplete(events(3000, 0.3, seed=1)[0], np.empty(0), np.empty(0))
+    Projection(engine).learn(events(3000, 0.3, seed=1)[0], np.empty(0), np.empty(0))
     assert engine.n_seen == 4000
 
 

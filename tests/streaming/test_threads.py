@@ -109,11 +109,11 @@ def test_no_event_is_lost_that_is_appended_to_a_buffer_while_it_is_replaced():
     model.learn_many([{"x": 0.0, "y": 1.0}] * 30)
     model.settle()
     pipeline = vars(model)["_pipeline"]
-    late = pipeline._buffer
+    late = pipeline.buffer.open
     model.learn_one({"x": 0.0, "y": 1.0})
     model.learn_many([{"a": 5.0, "x": 1.0, "y": 1.0}], shard="other")
     late.rows.append((7.0, 8.0))  # a thread that had read the buffer before
-    pipeline._replaced.append(late)
+    pipeline.buffer.replaced.append(late)
     assert model.n_seen == 33
     assert model.shard_tree(0).total.weight[0] == 32
     assert model.n_seen == 33
@@ -279,11 +279,11 @@ FORKING = """
     import os, sys, threading
     import numpy as np
     from streamclust import StreamClusterer
-    from streamclust.streaming import shared_model
+    from streamclust.streaming import thread_safety
 
     way = sys.argv[1]
     if way == "torn":
-        shared_model.FORK_SECONDS = 0.01
+        thread_safety.FORK_SECONDS = 0.01
     x = np.random.default_rng(0).normal(size=(20_000, 2))
     model, torn = StreamClusterer(), StreamClusterer(on_event=lambda change: held.set() or leave.wait(60))
     held, leave, done = threading.Event(), threading.Event(), threading.Event()
