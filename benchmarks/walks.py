@@ -148,8 +148,8 @@ def flush() -> Walk:
 
 def refit() -> Walk:
     """The event that is followed by the first refit."""
-    model = StreamClusterer(background=False)
-    model.learn_many(events(2 * WARM_EVENTS)[: model.until_due - 1])
+    model = StreamClusterer(background=False, warmup=WARM_EVENTS)
+    model.learn_many(events(WARM_EVENTS - 1))
     (event,) = events(1, seed=1)
     return traced(lambda: model.learn_one(event))
 

@@ -11,6 +11,7 @@ from streamclust.streaming.checked_events import Checked, Reason
 from streamclust.streaming.cluster_queries import Cluster
 from streamclust.streaming.clusterer import StreamClusterer
 from streamclust.streaming.pipeline import RefusedEvents
+from streamclust.streaming.shards import ClustererShards, FeatureShards, ModelSharing
 
 if TYPE_CHECKING:
     from streamclust.streaming.features import StreamFeatures
@@ -20,9 +21,12 @@ __all__ = [
     "Checked",
     "Cluster",
     "ClusterView",
+    "ClustererShards",
     "FeatureProfile",
+    "FeatureShards",
     "LeftSketch",
     "Model",
+    "ModelSharing",
     "Profiles",
     "Reason",
     "RefusedEvents",

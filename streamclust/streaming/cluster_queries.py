@@ -69,7 +69,7 @@ class ClusterQueries(ThreadSafe):
     def sketch(self) -> Sketch | None:
         """The map that wide events are taken through; None until it is learnt, and where events are not wide.
 
-        `tree` and `shard_tree` are in its coordinates, everything else is in the features.
+        `tree` and `shards.tree` are in its coordinates, everything else is in the features.
         """
         return self._pipeline.projection.sketch
 
@@ -106,11 +106,6 @@ class ClusterQueries(ThreadSafe):
     def last_refit_error(self) -> str:
         """Reason of the latest failure of a refit; empty if none has failed."""
         return self._pipeline.engine.last_failure
-
-    @property
-    def n_seen_by_shard(self) -> dict[Hashable, int]:
-        """How many events were learnt of each shard that is here."""
-        return self._pipeline.n_seen_by_shard()
 
     @property
     def residual_growth(self) -> float:
@@ -255,12 +250,6 @@ class ClusterQueries(ThreadSafe):
         with self._turn, self._lock:
             self._pipeline.flush()
             return self._pipeline.engine.shards.merged_tree()
-
-    def shard_tree(self, shard: Hashable) -> SummaryTree:
-        """A copy of the summary of one shard; KeyError if there is no such shard."""
-        with self._turn, self._lock:
-            self._pipeline.flush()
-            return self._pipeline.engine.shards.tree_of(shard)
 
     def latest(self, n: int = 256) -> Floats:
         """About n of the latest events as rows in the order of `feature_names`, the oldest first in each shard.

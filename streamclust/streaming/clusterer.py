@@ -43,21 +43,20 @@ from streamclust.parameters import (
     taken_by,
 )
 from streamclust.schema import Schema
-from streamclust.sketch import Sketch
-from streamclust.streaming.checked_events import Checked, Reason
+from streamclust.streaming.checked_events import Checked
 from streamclust.streaming.cluster_queries import ClusterQueries
 from streamclust.streaming.fixed_parameters import FixedParameters
 from streamclust.streaming.pipeline import EventPipeline
 from streamclust.streaming.predictions import Predictions
-from streamclust.streaming.shards import Sharing
-from streamclust.tree import SummaryTree
+from streamclust.streaming.shard_transfer import ShardTransfer
+from streamclust.streaming.shards import ClustererShards, ModelSharing
 
 MAX_FEATURES, MAX_SIMPLE_FEATURES, MAX_WIDE_FEATURES = 256, 1024, 4096
 """How many features events may have by default, with full covariances and without: some hundreds of megabytes; and
 if the first event has more, which are reduced to a few directions."""
 
 
-class StreamClusterer(FixedParameters, Predictions, ClusterQueries, Sharing, base.Clusterer):  # type: ignore[misc]  # predict_one may return None
+class StreamClusterer(FixedParameters, Predictions, ClusterQueries, base.Clusterer):  # type: ignore[misc]  # predict_one may return None
     """Clusters of a stream: learns how many there are, keeps their ids, forgets, and says what changed.
 
     Parameters
@@ -293,49 +292,6 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, Sharing, bas
         with self._turn, self._lock:
             return self._pipeline.runs(checked)
 
-    def learn_tree(
-        self,
-        tree: SummaryTree,
-        names: Sequence[Hashable],
-        shard: Hashable = 0,
-        sketch: Sketch | None = None,
-    ) -> None:
-        """Learn everything that a summary built elsewhere has learnt, and refit at once.
-
-        `names` are the names of the events' features. The shard takes the tree's parameters if it is new. Where events
-        are wide, the tree is of their coordinates in a `sketch`, which all trees must share.
-
-        >>> from streamclust.summaries import empty_tree
-        >>> tree = empty_tree(n_features=2)
-        >>> tree.insert(np.random.default_rng(0).normal(size=(500, 2)))
-        >>> model = StreamClusterer()
-        >>> model.learn_tree(tree, ["x", "y"])
-        >>> model.n_seen, model.feature_names
-        (500, ('x', 'y'))
-        """
-        width = tree.n_features if sketch is None else sketch.n_features
-        if sketch is not None and tree.n_features != sketch.n_directions:
-            raise ValueError(f"the tree has {tree.n_features} features, {sketch} gives {sketch.n_directions}")
-        if len(names) != width:
-            raise ValueError(f"events have {width} features, got {len(names)} names")
-        with self._turn, self._lock:
-            self._exchange.learn_tree(tree, tuple(names), shard, sketch)
-
-    def refusals(
-        self,
-        X: TableLike,
-        weight: ArrayLike | None = None,
-        time: ArrayLike | None = None,
-        shard: Hashable = 0,
-    ) -> Mapping[int, Reason]:
-        """Reasons why events of X cannot be learnt, by their position; `check` gives them too."""
-        return self.check(X, weight, time, shard).refused
-
-    def add_refused(self, n: int) -> None:
-        """Count events that were refused before they came here: by who has built a tree, say."""
-        with self._turn, self._lock:
-            self._pipeline.n_refused += n
-
     @property
     def n_refused(self) -> int:
         """Number of refused events."""
@@ -351,64 +307,24 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, Sharing, bas
         with self._turn, self._lock:
             self._pipeline.settle()
 
-    def use_sketch(self, sketch: Sketch) -> None:
-        """Take wide events through a sketch that another clusterer has learnt (`sketch`), so that both can be merged.
-
-        What was learnt through another sketch is carried over, without what that one left out of events. ValueError if
-        events were learnt as they are.
-
-        >>> rng = np.random.default_rng(0)
-        >>> one, two = StreamClusterer(), StreamClusterer()
-        >>> one.learn_many(rng.normal(size=(1500, 100)))
-        >>> two.use_sketch(one.sketch)
-        >>> two.learn_many(rng.normal(size=(500, 100)))
-        >>> one.merge(two)
-        >>> one.n_seen
-        2000
-        """
-        with self._turn, self._lock:
-            self._pipeline.flush()
-            self._pipeline.projection.use_sketch(sketch)
-            self._pipeline.resize_buffer()
-
-    def release(self, shard: Hashable) -> State:
-        """Remove a shard with everything learnt from it; another clusterer can adopt it."""
-        with self._turn, self._lock:
-            state = self.export_shard(shard)
-            self._exchange.let_go(shard)
-        return state
-
-    def adopt(self, shard: Hashable, state: State) -> None:
-        """Take over a part of the stream that another clusterer has released.
-
-        Features that only one of the two knows are widened as those of late events are: what was learnt before counts
-        as having their mean. Features come in the order of this clusterer, those that it did not know after them.
-        """
-        with self._turn, self._lock:
-            self._exchange.adopt(shard, state)
+    @property
+    def shards(self) -> ClustererShards:
+        """The parts of the stream that are learnt here: their names, their summaries, and ways to move them."""
+        return ClustererShards(self)
 
     @property
-    def shards(self) -> tuple[Hashable, ...]:
-        """Names of the shards."""
-        return tuple(
-            dict.fromkeys([*self._pipeline.engine.shards, *self._pipeline.projection.n_waiting_by_shard()])
-        )
-
-    @property
-    def until_due(self) -> int:
-        """Number of events until the next refit or other scheduled step; the model does not change before."""
-        with self._turn, self._lock:
-            self._pipeline.flush()
-            return self._pipeline.projection.until_due
+    def sharing(self) -> ModelSharing:
+        """Ways to follow another clusterer's model, and to publish this one."""
+        return ModelSharing(self)
 
     def merge(self, other: StreamClusterer) -> None:
         """Learn everything another clusterer has learnt. Its clusters join these, under these ids or new ones.
 
-        Wide events must have come through the same sketch: see `use_sketch`.
+        Wide events must have come through the same sketch: see `sharing.use_sketch`.
         """
         first, second = sorted((self, other), key=id)  # one order, or two threads might wait for each other
         with first._turn, first._lock, second._turn, second._lock:
-            self._exchange.merge(other._pipeline)
+            ShardTransfer(self._pipeline).merge(other._pipeline)
 
     # ---------------------------------------------------------------- saving
 

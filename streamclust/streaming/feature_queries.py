@@ -128,11 +128,6 @@ class FeatureQueries(ThreadSafe):
         return self._stream.n_events + len(self._stream.pending)
 
     @property
-    def n_seen_by_shard(self) -> dict[Hashable, int]:
-        """How many events of each part of the stream that is read here were learnt, by any process that read it."""
-        return dict(self._shards)
-
-    @property
     def feature_names(self) -> tuple[Hashable, ...]:
         """The names of the columns of events, in their order."""
         return self._schema.names

@@ -24,6 +24,7 @@ from streamclust.checkpoint import (
     write,
 )
 from streamclust.checkpoint.state import key_of
+from streamclust.engine import schedule
 from streamclust.engine.event_rows import widths
 from streamclust.engine.features import FeatureSettings, FeatureStream
 from streamclust.frames import TableLike
@@ -34,6 +35,7 @@ from streamclust.schema import Schema
 from streamclust.streaming.checked_events import Checked
 from streamclust.streaming.feature_queries import FeatureQueries
 from streamclust.streaming.fixed_parameters import FixedParameters
+from streamclust.streaming.shards import FeatureShards
 from streamclust.streaming.validation import Validator
 from streamclust.values import check_choice
 
@@ -204,33 +206,14 @@ class StreamFeatures(FixedParameters, FeatureQueries, base.MiniBatchTransformer)
 
     def runs(self, checked: Checked) -> Iterator[Checked]:
         """The events in slices during which the features do not change; learn each before asking for the next."""
-        start = 0
-        while start < len(checked):
-            stop = min(len(checked), start + self.until_due)
-            yield checked[start:stop]
-            start = stop
-
-    @property
-    def until_due(self) -> int:
-        """Number of events until the features may change; before, an event is assigned as it is now."""
-        return self._stream.until_due
+        return (checked[run] for run in schedule.runs(len(checked), lambda: self._stream.until_due))
 
     # ---------------------------------------------------------------- parts of a stream
 
     @property
-    def shards(self) -> tuple[Hashable, ...]:
-        """Names of the parts of the stream that are read here."""
-        return tuple(self._shards)
-
-    def release(self, shard: Hashable) -> State:
-        """Stop reading a part of the stream; what was learnt from it stays here, since features are of all parts."""
-        with self._turn, self._lock:
-            return State({}, {"n_seen": self._shards.pop(shard)})
-
-    def adopt(self, shard: Hashable, state: State) -> None:
-        """Read a part of the stream that was released elsewhere; what was learnt from it stayed there."""
-        with self._turn, self._lock:
-            self._shards[shard] = int(state.values["n_seen"])
+    def shards(self) -> FeatureShards:
+        """The parts of the stream that are read here: their names, and ways to move them."""
+        return FeatureShards(self)
 
     def merge(self, other: StreamFeatures) -> None:
         """Learn what another stream's features have learnt; columns are matched by name. Then refit.

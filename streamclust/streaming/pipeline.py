@@ -291,6 +291,10 @@ class EventPipeline:
 
     # ---------------------------------------------------------------- asking
 
+    def shard_names(self) -> tuple[Hashable, ...]:
+        """Names of the shards that have learnt events, or whose events wait for a sketch."""
+        return tuple(dict.fromkeys([*self.engine.shards, *self.projection.n_waiting_by_shard()]))
+
     def n_seen_by_shard(self) -> dict[Hashable, int]:
         """Number of events learnt of each shard, those in the buffer included."""
         found = {key: part.n_seen for key, part in list(self.engine.shards.items())}

@@ -119,13 +119,13 @@ class Predictions(ThreadSafe):
         return found._replace(cluster=known_only(found.cluster, known))
 
     def assign_rows(self, rows: Floats, model: Model) -> Assignment:
-        """`assign_many` by a given model of this clusterer, for rows in the order of `feature_names` (NaN: missing)."""
+        """`assign_many` by a given model of this clusterer, for rows in the order of `feature_names` (NaN: missing).
+
+        ValueError for rows that cannot be events: too large, or negative counts.
+        """
+        self._pipeline.check_values(rows)
         found = model.assign(self._wide(rows, model))
         return found._replace(cluster=known_only(found.cluster, any_known(rows)))
-
-    def check_rows(self, rows: Floats) -> None:
-        """Raise ValueError for rows that cannot be events: too large, or negative counts; NaN is a missing value."""
-        self._pipeline.check_values(rows)
 
     def _table(self, X: TableLike) -> Floats:
         """Rows of a table, NaN where a feature is missing."""

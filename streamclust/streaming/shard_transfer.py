@@ -46,7 +46,7 @@ class ShardTransfer:
             None if part is None else shard_state(part), waiting, self.pipeline.projection.sketch, more
         )
 
-    def let_go(self, shard: Hashable) -> None:
+    def remove(self, shard: Hashable) -> None:
         """Forget a shard, and its events that wait."""
         self.pipeline.projection.let_go(shard)
         if shard in self.pipeline.engine.shards:

@@ -92,8 +92,9 @@ class Validator:
         before = len(schema)
         rows = self._read(X, schema)
         # a table that comes back as it is was found within the limits
-        complete = rows is X or (isinstance(rows, np.ndarray) and within(rows))
-        if complete:
+        complete = False
+        if isinstance(rows, np.ndarray) and (rows is X or within(rows)):
+            complete = True
             self.check_within(rows)
         else:
             self.check_values(present(rows))

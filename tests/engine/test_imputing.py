@@ -116,7 +116,7 @@ def test_missing_counts_are_drawn_as_counts(family):
     model.settle()
     assert model.n_clusters == 2
     assert adjusted_rand_score(of, model.predict_many(rows)) > 0.98
-    points, _ = model.shard_tree(0).sample()
+    points, _ = model.shards.tree(0).sample()
     assert np.all((points >= 0) & (points == np.rint(points)))
     means = np.array([list(cluster.mean.values()) for cluster in model.clusters])
     expected = np.array([rows[of == k].mean(axis=0) for k in (0, 1)])

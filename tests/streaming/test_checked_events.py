@@ -242,19 +242,19 @@ def test_a_tree_is_learnt_as_its_events_are():
         tree.insert_checked(*checked_rows("gaussian", 2, part))
     whole = tree_from_bytes(tree_to_bytes(merge_all(trees)))
     model = StreamClusterer()
-    model.learn_tree(whole, ["a", "b"], shard="apart")
-    model.learn_tree(trees[0], ["a", "b"], shard="apart")
-    assert (model.n_seen, model.n_clusters, model.shards) == (8000, 3, ("apart",))
+    model.shards.learn_tree(whole, ["a", "b"], shard="apart")
+    model.shards.learn_tree(trees[0], ["a", "b"], shard="apart")
+    assert (model.n_seen, model.n_clusters, model.shards.names) == (8000, 3, ("apart",))
     expected = np.concatenate([rows, rows[:2000]])
     np.testing.assert_allclose(model.tree.total.mean[0], expected.mean(axis=0))
-    assert model.n_seen_by_shard == {"apart": 8000}
+    assert model.shards.n_seen == {"apart": 8000}
     assert len(model.latest(4096)) == 4096
     model.learn_many(named(rows))  # the stream goes on
     assert model.n_seen == 14_000
     with pytest.raises(ValueError, match="2 features, got 1 names"):
-        model.learn_tree(whole, ["a"])
+        model.shards.learn_tree(whole, ["a"])
     with pytest.raises(ValueError, match="in the same order"):
-        model.learn_tree(whole, ["b", "a"], shard="apart")
+        model.shards.learn_tree(whole, ["b", "a"], shard="apart")
 
 
 def test_the_tree_is_of_all_shards_and_a_copy():
@@ -263,14 +263,14 @@ def test_the_tree_is_of_all_shards_and_a_copy():
     model.learn_many(rows[:300], shard="a")
     model.learn_many(rows[300:], shard="b")
     np.testing.assert_allclose(model.tree.total.mean[0], rows.mean(axis=0))
-    np.testing.assert_allclose(model.shard_tree("b").total.mean[0], rows[300:].mean(axis=0))
+    np.testing.assert_allclose(model.shards.tree("b").total.mean[0], rows[300:].mean(axis=0))
     before = bits(model)
     model.tree.insert(rows)
-    model.shard_tree("a").insert(rows)
+    model.shards.tree("a").insert(rows)
     assert bits(model) == before
     with pytest.raises(KeyError, match="no shard 'c'"):
-        model.shard_tree("c")
-    assert model.shards == ("a", "b")
+        model.shards.tree("c")
+    assert model.shards.names == ("a", "b")
 
 
 @pytest.mark.parametrize("half_life", [None, 50.0])
@@ -281,6 +281,6 @@ def test_a_shard_of_a_saved_clusterer_is_what_it_would_release(half_life):
     saved = decode(encode(model.to_state()))
     found = shard_in(saved, ("t", 1))
     assert shard_in(saved, ("t", 2)) is None
-    released = decode(encode(model.release(("t", 1))))
+    released = decode(encode(model.shards.release(("t", 1))))
     assert found.values | {"library": None} == released.values | {"library": None}
     assert encode(found._replace(values={})) == encode(released._replace(values={}))
