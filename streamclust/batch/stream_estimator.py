@@ -53,7 +53,7 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         Events before the first refit; by default 8 for each feature, but at least 20 and at most 100. Until then
         everything is one cluster. The next refits come each time the count has doubled.
     half_life
-        An event's weight halves after so many events, or so much time if times are given; by default never.
+        Half-life of an event's weight: a number of events or, if times are given, a time; by default none.
     drift
         Whether the clusters are those of the latest events ("follow") or of all events in any order ("ignore").
         "follow": clusters that the latest 30,000 events no longer hold are retired, and shares are theirs where they
@@ -73,7 +73,7 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
     seed
         The same seed and events give the same clusters, however the events were batched.
     max_directions
-        Gaussian events of more features than this are taken to at most so many directions; by default those of more
+        Gaussian events of more features than this are reduced to this many directions at most; by default those of more
         than 64 features, to at most 16. The directions are those in which the first 1,024 events vary most above the
         noise; until then events wait, and all are one cluster. Clusters are found in these directions, and reported in
         the features.

@@ -98,7 +98,7 @@ def filled_in(
     """Blocks in which missing values are drawn from the model, as far as it stays the same, or come from a leaf."""
     done, width = 0, widths(rows)
     while done < len(rows):
-        engine.do_due()  # what was due before, if that was interrupted
+        engine.do_due()  # steps left over from an interrupted call
         widen(engine, rows[done])
         same = int(np.searchsorted(width[done:], engine.n_features, side="right"))
         end = done + min(max(1, engine.until_due), same)

@@ -31,17 +31,17 @@ from streamclust.sketch import MAX_DIRECTIONS, Rows, Sketch, identity, learn_ske
 FIRST_EVENTS = 1024
 """Number of events that a sketch is learnt from."""
 JUDGED_EVENTS = 256
-"""Number of recent events by which is seen whether the stream has left the sketch: one in eight, of about 2,000."""
+"""Sample size of the test that the stream has left the sketch: one in eight of about 2,000 events."""
 LOOK_EVENTS = 256
-"""Number of events between two such looks."""
+"""Number of events between two such tests."""
 MAX_BLOCK_EVENTS = 4096
-"""Events taken through the sketch at once, at most: whatever the batch, little memory is needed for them."""
+"""Events projected at once, at most, which bounds the memory that a large batch needs."""
 
 Stage = Literal["new", "plain", "waiting", "sketched"]
 
 
 class LeftSketch(UserWarning):
-    """Warning, given once each time: the stream has moved out of the directions that it is seen in."""
+    """Warning, given once each time: the stream varies in other directions than its sketch has."""
 
 
 class Projection:
@@ -67,9 +67,9 @@ class Projection:
         self.waiting: list[Block] = []
         self.recent = RecentWideEvents()
         self.n_learnt = 0
-        """Events learnt through a sketch."""
+        """Number of events learnt through a sketch."""
         self.judged_from = 0
-        """How many recent events had been kept when the sketch was learnt: those that came later judge it."""
+        """Number of recent events kept when the sketch was learnt: later ones judge it."""
         self.width = 0
 
     # ---------------------------------------------------------------- reading
@@ -86,17 +86,17 @@ class Projection:
 
     @property
     def n_waiting(self) -> int:
-        """How many events wait for the sketch."""
+        """Number of events that wait for the sketch."""
         return sum(block.rows.shape[0] for block in self.waiting)
 
     @property
     def n_seen(self) -> int:
-        """How many events have come."""
+        """Number of events that have come."""
         return self.engine.n_seen + self.n_waiting
 
     @property
     def n_features(self) -> int:
-        """How many features events have so far."""
+        """Number of features that events have so far."""
         return self.engine.n_features if self.stage in ("new", "plain") else self.width
 
     @property
@@ -124,7 +124,7 @@ class Projection:
 
     @property
     def until_due(self) -> int:
-        """How many more events until the model may change."""
+        """Number of events until the model may change."""
         if self.gathers:
             return FIRST_EVENTS - self.n_waiting
         until_look = LOOK_EVENTS - self.n_learnt % LOOK_EVENTS
@@ -135,7 +135,7 @@ class Projection:
         return schedule.runs(n, lambda: self.until_due)
 
     def n_waiting_by_shard(self) -> dict[Hashable, int]:
-        """How many events of each shard wait."""
+        """Number of events of each shard that wait."""
         found: dict[Hashable, int] = {}
         for block in self.waiting:
             found[block.shard] = found.get(block.shard, 0) + block.rows.shape[0]
@@ -213,11 +213,11 @@ class Projection:
         return None
 
     def _leave(self) -> None:
-        """Tell that the stream has left the sketch, and let the next events wait for another."""
+        """Warn that the stream has left the sketch, and let the next events wait for another."""
         self.stage = "waiting"
         warnings.warn(
-            f"the directions in which events are seen leave out {self.residual_growth:.1f} times as much of the latest "
-            f"ones, after {self.n_learnt:,} events: others are learnt from the next {FIRST_EVENTS:,}",
+            f"after {self.n_learnt:,} events the sketch leaves out {self.residual_growth:.1f} times as much of the "
+            f"latest ones as when it was learnt: another is learnt from the next {FIRST_EVENTS:,} events",
             LeftSketch,
             stacklevel=2,
         )
@@ -277,11 +277,11 @@ class Projection:
         if sketch.is_same(self.sketch):
             return
         if self.stage == "plain" and not self.engine.is_empty:
-            raise ValueError("events were learnt in other coordinates: a sketch must be given before them")
+            raise ValueError("events were learnt without a sketch: call use_sketch before the first event")
         if self.engine.settings.family not in GAUSSIANS:
             raise ValueError(f"a sketch is for Gaussians, not for family={self.engine.settings.family!r}")
         if sketch.unit != self.unit:
-            raise ValueError('the sketch and this stream differ in scale="unit"')
+            raise ValueError('the sketch and this stream must agree on scale="unit"')
         self._enter(sketch)
 
     def _enter(self, sketch: Sketch) -> None:
@@ -362,7 +362,7 @@ class Projection:
         return self._whole(x) if x.shape[1] < self.width and isinstance(x, np.ndarray) else x
 
     def _weights(self) -> Floats | None:
-        """What each event that waits weighs; None if all weigh 1."""
+        """Weight of each event that waits; None if all weigh 1."""
         if not any(len(block.weight) for block in self.waiting):
             return None
         return np.concatenate(

@@ -8,9 +8,9 @@ from streamclust.engine.profiles import FeatureProfile, Profiles
 from streamclust.engine.projection import LeftSketch
 from streamclust.engine.view import ClusterView
 from streamclust.streaming.checked_events import Checked, Reason
-from streamclust.streaming.cluster_queries import Cluster
 from streamclust.streaming.clusterer import StreamClusterer
-from streamclust.streaming.pipeline import RefusedEvents
+from streamclust.streaming.clusters import Cluster
+from streamclust.streaming.refusals import RefusedEvents
 from streamclust.streaming.shards import ClustererShards, FeatureShards, ModelSharing
 
 if TYPE_CHECKING:

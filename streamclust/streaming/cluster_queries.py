@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from streamclust.engine.view import ClusterView, cluster_view
 from streamclust.lineage import Change, Lineage
 from streamclust.moments import Moments
 from streamclust.sketch import Sketch
+from streamclust.streaming.clusters import Cluster, clusters_of
 from streamclust.streaming.pipeline import EventPipeline
 from streamclust.streaming.thread_safety import ThreadSafe
 from streamclust.tree import SummaryTree
@@ -24,30 +25,6 @@ if TYPE_CHECKING:
 
     from streamclust.hierarchy.agglomerate import MethodName
     from streamclust.hierarchy.dendrogram import Dendrogram
-
-
-@dataclass(frozen=True, eq=False)
-class Cluster:
-    """A cluster as it is now."""
-
-    id: int
-    weight: float
-    """How many events it holds (decayed, if forgetting)."""
-    share: float
-    mean: dict[Hashable, float]
-    covariance: Floats | None
-    """(D, D), (D,) or a number, as the family has it; (D,) where events are wide."""
-    born: int
-    """Number of events learnt before it was born."""
-    last_seen: int
-    """Number of the latest watched event assigned to it."""
-    components: Moments
-    """What it is made of, the heaviest first; one row, unless shapes are joined (`shape="any"`)."""
-
-
-def heaviest_rows_first(components: Moments) -> Moments:
-    """The same rows by falling weight."""
-    return components[np.argsort(-components.weight, kind="stable")]
 
 
 class ClusterQueries(ThreadSafe):
@@ -62,12 +39,12 @@ class ClusterQueries(ThreadSafe):
 
     @property
     def n_seen(self) -> int:
-        """How many events were learnt."""
+        """Number of events learnt."""
         return self._pipeline.projection.n_seen + self._pipeline.n_waiting
 
     @property
     def sketch(self) -> Sketch | None:
-        """The map that wide events are taken through; None until it is learnt, and where events are not wide.
+        """The map that reduces wide events; None until it is learnt, and if events are not wide.
 
         `tree` and `shards.tree` are in its coordinates, everything else is in the features.
         """
@@ -77,8 +54,8 @@ class ClusterQueries(ThreadSafe):
     def effective_events(self) -> float:
         """Number of independent events that those learnt are worth: `n_seen`, or fewer if they depend on each other.
 
-        Sources that wander slowly, and repeated events, tell less than as many independent events; decisions about
-        clusters count them for what they tell. Estimated from the latest events.
+        Slowly wandering sources and repeated events hold less information than as many independent events, and count
+        for less in decisions about clusters. Estimated from the latest events.
 
         >>> from streamclust import StreamClusterer
         >>> rows = np.random.default_rng(0).normal(size=(500, 2))
@@ -109,16 +86,16 @@ class ClusterQueries(ThreadSafe):
 
     @property
     def residual_growth(self) -> float:
-        """How much `sketch` leaves out of the latest events, as a multiple of what it left out when it was learnt.
+        """Share of the latest events that `sketch` leaves out, as a multiple of its share when the sketch was learnt.
 
-        About 1 while the stream varies in the same directions, and where events are not wide. A stream that has left
-        them is told once, by a warning (`LeftSketch`).
+        About 1 while the stream varies in the same directions, and if events are not wide. A warning (`LeftSketch`)
+        says once that the stream has left them.
         """
         return self._pipeline.projection.residual_growth
 
     @property
     def n_clusters(self) -> int:
-        """How many clusters there are now."""
+        """Number of clusters now."""
         model = self.model
         if model is None:
             return 0 if self._pipeline.projection.only_cluster is None else 1
@@ -135,7 +112,9 @@ class ClusterQueries(ThreadSafe):
         if model is None:
             return self._waiting_cluster()
         rows, parts = self._expanded(engine.clusters()), self._expanded(engine.components())
-        return self._listed(model, rows, parts, engine.last_seen())
+        return clusters_of(
+            model, rows, parts, self._pipeline.schema, engine.lineage.born_at, engine.last_seen()
+        )
 
     def _clusters_published(self) -> list[Cluster]:
         """The clusters of the published model, without waiting for the thread that learns."""
@@ -146,28 +125,10 @@ class ClusterQueries(ThreadSafe):
         rows, parts = model.clusters, model.shown.clusters
         if model.sketch is not None:
             rows, parts = model.sketch.expand_moments(rows), model.sketch.expand_moments(parts)
-        return self._listed(model, rows, parts, dict.fromkeys(model.names.tolist(), model.n_seen))
-
-    def _listed(
-        self, model: Model, rows: Moments, parts: Moments, last_seen: dict[int, int]
-    ) -> list[Cluster]:
-        """Clusters of these moments and components, the heaviest first."""
-        born = self._pipeline.engine.lineage.born_at
-        kept = None if rows.kind == "none" else rows.covariance
-        found = [
-            Cluster(
-                id=int(name),
-                weight=float(rows.weight[k]),
-                share=float(rows.weight[k] / rows.weight.sum()),
-                mean=self._pipeline.schema.mapping(rows.mean[k]),
-                covariance=None if kept is None else kept[k],
-                born=born.get(int(name), model.n_seen),  # not there while another thread publishes
-                last_seen=last_seen[int(name)],
-                components=heaviest_rows_first(parts[np.flatnonzero(model.place == k)]),
-            )
-            for k, name in enumerate(model.names)
-        ]
-        return sorted(found, key=lambda cluster: -cluster.weight)
+        last_seen = dict.fromkeys(model.names.tolist(), model.n_seen)
+        return clusters_of(
+            model, rows, parts, self._pipeline.schema, self._pipeline.engine.lineage.born_at, last_seen
+        )
 
     def _waiting_cluster(self) -> list[Cluster]:
         """The cluster of all events while they wait for their sketch; none before the first."""
@@ -205,7 +166,7 @@ class ClusterQueries(ThreadSafe):
         return self._pipeline.schema.mapping(means[model.novelty(means).argmin()])
 
     def describe(self, cluster: int) -> list[FeatureProfile]:
-        """What a cluster is: mean and standard deviation of each feature against all events', the most telling first.
+        """Mean and standard deviation of each feature in a cluster, beside those of all events, the most telling first.
 
         >>> rng = np.random.default_rng(0)
         >>> from streamclust import StreamClusterer
@@ -272,7 +233,7 @@ class ClusterQueries(ThreadSafe):
 
     @property
     def events(self) -> list[Change]:
-        """What happened to the clusters: born, died, returned, split, merged; the latest 10,000."""
+        """Lifecycle events of the clusters (born, died, returned, split, merged); the latest 10,000."""
         return list(self._pipeline.engine.lineage)
 
     @property

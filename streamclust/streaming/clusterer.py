@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Self
@@ -19,10 +18,8 @@ from streamclust.checkpoint import (
     engine_from_state,
     engine_state,
     pack_door,
-    read,
     reason_of,
     unpack_door,
-    write,
 )
 from streamclust.checkpoint.state import OLDER
 from streamclust.engine import Engine, EngineSettings
@@ -52,12 +49,12 @@ from streamclust.streaming.shard_transfer import ShardTransfer
 from streamclust.streaming.shards import ClustererShards, ModelSharing
 
 MAX_FEATURES, MAX_SIMPLE_FEATURES, MAX_WIDE_FEATURES = 256, 1024, 4096
-"""How many features events may have by default, with full covariances and without: some hundreds of megabytes; and
-if the first event has more, which are reduced to a few directions."""
+"""Default limits on the number of features: with full covariances; without; and if the first event has more than
+that, so that events are reduced to a few directions. Each needs some hundreds of megabytes."""
 
 
 class StreamClusterer(FixedParameters, Predictions, ClusterQueries, base.Clusterer):  # type: ignore[misc]  # predict_one may return None
-    """Clusters of a stream: learns how many there are, keeps their ids, forgets, and says what changed.
+    """Clusters of a stream: learns their number, keeps their ids, forgets, and reports changes.
 
     Parameters
     ----------
@@ -80,7 +77,7 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, base.Cluster
         Events before the first refit; by default 8 for each feature, but at least 20 and at most 100. Until then
         everything is one cluster. The next refits come each time the count has doubled.
     half_life
-        An event's weight halves after so many events, or so much time if times are given; by default never.
+        Half-life of an event's weight: a number of events or, if times are given, a time; by default none.
     drift
         Whether the clusters are those of the latest events ("follow") or of all events in any order ("ignore").
         "follow": clusters that the latest 30,000 events no longer hold are retired, and shares are theirs where they
@@ -119,7 +116,7 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, base.Cluster
         if the first event has more than that. Memory grows with their number, and with its square for "gaussian" unless
         they are reduced.
     max_directions
-        Gaussian events of more features than this are taken to at most so many directions; by default those of more
+        Gaussian events of more features than this are reduced to this many directions at most; by default those of more
         than 64 features, to at most 16. The directions are those in which the first 1,024 events vary most above the
         noise; until then events wait, and all are one cluster. Clusters are found in these directions, and reported in
         the features.
@@ -252,14 +249,14 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, base.Cluster
     ) -> Checked:
         """Read and check events once, for `assign_many` and `learn`; nothing is learnt, and nothing changes.
 
-        An event that cannot be learnt is among its `refused`, with the reason, and not among its rows. One whose time
-        alone is wrong (the reason's `of_time`) is among both: learning refuses it, and counts it as a vote that time
+        An event that cannot be learnt is listed in `refused`, with the reason, and not in the rows. One of which only
+        the time is wrong (the reason's `of_time`) is in both: learning refuses it, and counts it as a vote that time
         has moved. Times are checked but not kept if there is no half_life.
 
         >>> model = StreamClusterer()
         >>> checked = model.check([{"x": 1.0}, {"x": 1e200}, {}, {"x": 2.0}])
         >>> checked.refused[2]
-        'an event without any feature teaches nothing'
+        'an event has no numeric feature'
         >>> model.learn(checked)
         >>> model.n_seen
         2
@@ -295,12 +292,12 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, base.Cluster
     @property
     def n_refused(self) -> int:
         """Number of refused events."""
-        return self._pipeline.n_refused
+        return self._pipeline.refusals.count
 
     @property
     def last_refusal(self) -> str:
         """Reason of the latest refusal."""
-        return self._pipeline.last_refusal
+        return self._pipeline.refusals.latest
 
     def settle(self) -> None:
         """Refit at once on everything learnt, whatever the schedule says: at the end of a finite stream, say."""
@@ -327,15 +324,6 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, base.Cluster
             ShardTransfer(self._pipeline).merge(other._pipeline)
 
     # ---------------------------------------------------------------- saving
-
-    def save(self, path: str | os.PathLike[str], positions: Mapping[str, Any] | None = None) -> None:
-        """Write the whole state to one file, atomically; `positions` (offsets of the source) are stored with it."""
-        write(path, self.to_state(positions))
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], on_event: Callable[[Change], object] | None = None) -> Self:
-        """Continue from a file, bit for bit; CheckpointError says what is wrong with one that cannot be used."""
-        return cls.from_state(read(path), on_event)
 
     def to_state(self, positions: Mapping[str, Any] | None = None) -> State:
         """Everything as arrays and JSON; left out are `on_event` and other attributes of a subclass than parameters."""
@@ -369,11 +357,9 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, base.Cluster
             unpack_door(pipeline.projection, state)
             check_door(pipeline.projection, len(pipeline.schema))
             pipeline.clocks.update_from(state.values.get("clocks", []))
-            pipeline.n_refused, pipeline.last_refusal = (
-                state.values["n_refused"],
-                state.values["last_refusal"],
-            )
-            check_refusals(pipeline.n_refused, pipeline.last_refusal)
+            refusals = pipeline.refusals
+            refusals.count, refusals.latest = state.values["n_refused"], state.values["last_refusal"]
+            check_refusals(refusals.count, refusals.latest)
             pipeline.resize_buffer()
         except Exception as error:  # whatever a state may hold that no clusterer saved
             raise CheckpointError(

@@ -1,4 +1,4 @@
-"""What StreamFeatures tells: the features of events, the features themselves, and what became of them."""
+"""FeatureQueries: the features of events, the features themselves, and their lifecycle."""
 
 from __future__ import annotations
 
@@ -113,18 +113,18 @@ class FeatureQueries(ThreadSafe):
 
     @property
     def weights(self) -> dict[int, float]:
-        """How many events (decayed, if forgetting) have each feature."""
+        """Number of events (decayed, if forgetting) that have each feature."""
         found = self._published
         return dict(zip(found.ids.tolist(), found.weights.tolist(), strict=True))
 
     @property
     def n_features(self) -> int:
-        """How many features there are now."""
+        """Number of features now."""
         return len(self._published.A)
 
     @property
     def n_seen(self) -> int:
-        """How many events were learnt."""
+        """Number of events learnt."""
         return self._stream.n_events + len(self._stream.pending)
 
     @property
@@ -134,7 +134,7 @@ class FeatureQueries(ThreadSafe):
 
     @property
     def events(self) -> list[Change]:
-        """What happened to the features: born, died; the latest 10,000."""
+        """Lifecycle events of the features (born, died); the latest 10,000."""
         return list(self._stream.lineage)
 
     @property
@@ -149,7 +149,7 @@ class FeatureQueries(ThreadSafe):
 
     @property
     def n_missing(self) -> int:
-        """How many values were imputed so far, of events whose block is learnt."""
+        """Number of values imputed so far, of events whose block is learnt."""
         return self._stream.n_missing
 
     def plot(self, shape: tuple[int, int] | None = None, **options: Any) -> Figure | SubFigure:

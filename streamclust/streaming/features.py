@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from copy import deepcopy
-from itertools import islice
 from typing import Any, Self
 
 import numpy as np
@@ -19,13 +17,10 @@ from streamclust.checkpoint import (
     State,
     features_from_state,
     features_state,
-    read,
     reason_of,
-    write,
 )
 from streamclust.checkpoint.state import key_of
 from streamclust.engine import schedule
-from streamclust.engine.event_rows import widths
 from streamclust.engine.features import FeatureSettings, FeatureStream
 from streamclust.frames import TableLike
 from streamclust.lineage import Change
@@ -40,7 +35,7 @@ from streamclust.streaming.validation import Validator
 from streamclust.values import check_choice
 
 KIND = "features"
-"""What a checkpoint of StreamFeatures says it is."""
+"""Kind of checkpoint that StreamFeatures writes."""
 MAX_COLUMNS = 1024
 """Events that would bring more columns are refused: memory and the time of a refit grow with their number."""
 
@@ -60,7 +55,7 @@ class StreamFeatures(FixedParameters, FeatureQueries, base.MiniBatchTransformer)
     penalty
         λ², what a feature must explain of the reservoir's rows to be one. None estimates it from their noise.
     half_life
-        An event's weight halves after so many events. None never forgets.
+        Number of events after which an event's weight has halved. None never forgets.
     warmup
         Events before the first refit. Refits follow at doubling counts, later every `refit_every` events; all counts
         are rounded up to multiples of 64, the block in which events are learnt.
@@ -178,7 +173,7 @@ class StreamFeatures(FixedParameters, FeatureQueries, base.MiniBatchTransformer)
 
         >>> checked = StreamFeatures().check([{"x": 1.0}, {}, {"x": "?"}])
         >>> checked.table(), checked.refused[1]
-        (array([[1.]]), 'an event without any feature teaches nothing')
+        (array([[1.]]), 'an event has no numeric feature')
         """
         if weight is not None:
             raise ValueError("features count every event once: leave out the weight")
@@ -192,16 +187,9 @@ class StreamFeatures(FixedParameters, FeatureQueries, base.MiniBatchTransformer)
             self._learn(checked)
 
     def _learn(self, checked: Checked) -> None:
-        ours, theirs = self._schema.names, tuple(checked.columns)
-        both = min(len(ours), len(theirs))
-        if ours[:both] != theirs[:both]:
-            raise ValueError("columns have come since these events were checked: check them again")
+        checked.add_features_to(self._schema)
         if len(checked):
-            rows = np.asarray(checked.table(), dtype=float)
-            width = max(checked.n_named, len(ours), int(widths(rows)[-1]))
-            if width > len(ours):
-                self._schema.adopt(dict(islice(checked.columns.items(), width)))
-            self._stream.learn(rows[:, :width])
+            self._stream.learn(np.asarray(checked.table(), dtype=float)[:, : len(self._schema)])
             self._count(checked.shard, len(checked))
 
     def runs(self, checked: Checked) -> Iterator[Checked]:
@@ -254,15 +242,6 @@ class StreamFeatures(FixedParameters, FeatureQueries, base.MiniBatchTransformer)
         return [np.concatenate([row, np.full(width - len(row), np.nan)]) for row in rows]
 
     # ---------------------------------------------------------------- saving
-
-    def save(self, path: str | os.PathLike[str], positions: Mapping[str, Any] | None = None) -> None:
-        """Write the whole state to one file, atomically; `positions` (offsets of the source) are stored with it."""
-        write(path, self.to_state(positions))
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], on_event: Callable[[Change], object] | None = None) -> Self:
-        """Continue from a file, bit for bit; CheckpointError says what is wrong with one that cannot be used."""
-        return cls.from_state(read(path), on_event)
 
     def to_state(self, positions: Mapping[str, Any] | None = None) -> State:
         """Everything as arrays and JSON; what is left out is `on_event`."""

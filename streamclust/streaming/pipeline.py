@@ -5,9 +5,7 @@ An event is validated when it arrives: every buffered event can be learnt.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable, Iterator
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from streamclust._kernels.types import Floats
 from streamclust.engine import Engine
-from streamclust.engine.event_rows import Row, widths
+from streamclust.engine.event_rows import Row
 from streamclust.engine.projection import Projection
 from streamclust.families import is_discrete
 from streamclust.frames import TableLike, warn_left_out
@@ -25,11 +23,9 @@ from streamclust.schema import Cells, Schema, plain_values
 from streamclust.streaming.checked_events import Checked
 from streamclust.streaming.clocks import Clocks
 from streamclust.streaming.input_buffer import MAX_WAITING_EVENTS, NO_VALUES, Event, InputBuffer
-from streamclust.streaming.validation import Validator, cells_of, weight_and_time
-
-
-class RefusedEvents(UserWarning):
-    """Warning, given once: events were refused; `n_refused` counts them."""
+from streamclust.streaming.refusals import Refusals
+from streamclust.streaming.table_rows import cells_of
+from streamclust.streaming.validation import Validator, weight_and_time
 
 
 class EventPipeline:
@@ -55,10 +51,8 @@ class EventPipeline:
         self.engine = engine
         self.zeros = schema.missing == "zero"
         self.projection = Projection(engine, max_directions, scale, self.zeros)
-        self.invalid = invalid
+        self.refusals = Refusals(invalid)
         self.clocks = Clocks(engine.settings.half_life, max_time_step)
-        self.n_refused = 0
-        self.last_refusal = ""
         self._shard: Hashable = 0
         self._warned_of: set[Hashable] = set()
         """Columns that a warning has named."""
@@ -105,7 +99,7 @@ class EventPipeline:
         try:
             event = self._validated(x, values, w, t)
         except (TypeError, ValueError) as error:
-            self._refuse(error)
+            self.refusals.add(error)
             return False
         if event is None:
             return False
@@ -142,20 +136,6 @@ class EventPipeline:
     def _least(self) -> int | None:
         """Number of features that the next event must have, if it is the first; None if events were learnt."""
         return self.projection.n_features if not self.n_waiting and self.projection.is_empty else None
-
-    def _refuse(self, error: object) -> None:
-        """Count a refused event; warn at the first."""
-        if self.invalid == "raise":
-            raise error if isinstance(error, Exception) else ValueError(error)
-        self.n_refused += 1
-        self.last_refusal = str(error)
-        if self.n_refused == 1:
-            warnings.warn(
-                f"an event was refused: {error}. Further refusals are only counted in `n_refused`; pass "
-                'invalid="raise" to raise instead',
-                RefusedEvents,
-                stacklevel=4,
-            )
 
     def flush(self) -> None:
         """Learn the buffered events. If that is interrupted (Ctrl-C), those not learnt yet stay in the buffer."""
@@ -206,13 +186,13 @@ class EventPipeline:
         shard: Hashable = 0,
     ) -> None:
         """Check and learn a table; events that cannot be learnt are refused, or the first of them raised."""
-        raises = self.invalid == "raise"
+        raises = self.refusals.invalid == "raise"
         checked = self._validator.check(
             X, self.schema, self.clocks, self._least, weight, time, shard, all_or_none=raises
         )
         self._warn_left_out(checked)
         for i in sorted(checked.refused):
-            self._refuse(checked.refused[i])
+            self.refusals.add(checked.refused[i])
         self._learn(checked, counted=True)
 
     def learn(self, checked: Checked) -> None:
@@ -255,7 +235,7 @@ class EventPipeline:
             parts[-1][1].append(i)
         if not counted:
             for reason in refused:
-                self._refuse(reason)
+                self.refusals.add(reason)
         self.clocks = clocks
         for back, chosen in parts:
             if back:
@@ -265,23 +245,12 @@ class EventPipeline:
 
     def _learn_in_time(self, checked: Checked) -> None:
         """Learn events that weigh something, and whose times the clock has taken."""
-        if checked.columns is not self.schema.columns:
-            self._add_features(checked)
+        checked.add_features_to(self.schema)
         if self._least is not None and not self.zeros:
             first: Any = checked.rows[0]
             self._validator.check_cells(cells_of(first, self.schema), self._least)
         w, t = as_column(checked.weight), as_column(checked.time)
         self.projection.learn(checked.rows, w, t, self._shard, checked.complete)
-
-    def _add_features(self, checked: Checked) -> None:
-        """Add the features that these events bring; ValueError if others have come since they were checked."""
-        ours, theirs = self.schema.names, tuple(checked.columns)
-        both = min(len(ours), len(theirs))
-        if ours[:both] != theirs[:both]:
-            raise ValueError("features have come since these events were checked: check them again")
-        width = max(checked.n_named, int(widths(checked.rows)[-1]))
-        if width > len(ours):
-            self.schema.adopt(dict(islice(checked.columns.items(), width)))
 
     def _warn_left_out(self, checked: Checked) -> None:
         """Name the columns that were left out, once each."""
@@ -324,7 +293,7 @@ class EventPipeline:
         self.flush()
         other.flush()
         self.projection.merge(other.projection)
-        self.n_refused += other.n_refused
+        self.refusals.count += other.refusals.count
         self.resize_buffer()
 
 

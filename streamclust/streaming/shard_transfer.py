@@ -112,9 +112,7 @@ class ShardTransfer:
             return
         self.pipeline.projection.begin()
         if self.pipeline.projection.sketch is not None:
-            raise ValueError(
-                f"shard {shard!r} came without the sketch that wide events are taken through here"
-            )
+            raise ValueError(f"shard {shard!r} has no sketch, but this stream reduces wide events by one")
         self.pipeline.projection.stage = "plain"
 
     def _n_columns(self, state: State, part: Shard) -> int:
@@ -175,9 +173,7 @@ class ShardTransfer:
                 self.pipeline.projection.use_sketch(model.sketch)
                 self._know(names)
             elif self.pipeline.projection.stage in ("waiting", "sketched"):
-                raise ValueError(
-                    "the events of this process are wide, and taken to few directions; those of the model are not"
-                )
+                raise ValueError("this process reduces wide events by a sketch, but the model has none")
             else:
                 self.pipeline.projection.stage = "plain"
                 self._put_first(names, model.clusters.total().mean[0])

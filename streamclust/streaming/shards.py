@@ -111,7 +111,7 @@ class ClustererShards(NamedShards):
     def add_refused(self, n: int) -> None:
         """Count events that were refused before they came here, by the builder of a tree for example."""
         with self._model._turn, self._model._lock:
-            self._model._pipeline.n_refused += n
+            self._model._pipeline.refusals.count += n
 
     def export(self, shard: Hashable) -> State:
         """A copy of a shard, in the form that `release` returns; the shard stays."""

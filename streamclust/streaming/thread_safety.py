@@ -58,7 +58,7 @@ class ThreadSafe:
             pass
 
     def _if_free(self, now: Callable[[], Answer], otherwise: Callable[[], Answer]) -> Answer:
-        """What `now` returns with the lock held or, if another thread holds it, what `otherwise` does without it."""
+        """Call `now` with the lock held or, if another thread holds it, `otherwise` without the lock."""
         held = False
         try:
             with HeldInterrupts():
@@ -141,7 +141,7 @@ def hold_before_fork() -> None:
             HELD.models.append(model)
         else:
             log.warning(
-                "a process is forked while another thread changes a model: its copy is of no use there"
+                "a process was forked while another thread changed a model: the child cannot use its copy of the model"
             )
         if first:
             model._queue.release()
