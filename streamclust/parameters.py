@@ -175,8 +175,8 @@ PARAMETERS: dict[str, Parameter] = {
     "max_directions": Parameter(
         int | None,
         None,
-        "Gaussian events of more features than this are reduced to this many directions at most; by default those of more "
-        "than 64 features, to at most 16.",
+        "Gaussian events of more features than this are reduced to this many directions at most; by default those of "
+        "more than 64 features, to at most 16.",
         "The directions are those in which the first 1,024 events vary most above the noise; until then events wait, "
         "and all are one cluster. Clusters are found in these directions, and reported in the features.",
         use_none_to="reduce events of more than 64 features",

@@ -210,7 +210,7 @@ class Validator:
             self.check_points(np.array([values]))
         if least is not None and not self.zeros and len(at) < max(max(at) + 1, least):
             raise ValueError(
-                "the first event must be complete: missing values are filled in from earlier ones"
+                "the first event must be complete: there is nothing to fill it from"
             )
 
 

@@ -83,8 +83,8 @@ def test_parts_move_with_what_was_learnt(rows):
     assert total.weight[0] == N + 10
     assert np.allclose(total.mean[0], np.concatenate([rows, rows[:10]]).mean(axis=0))
     assert there.feature_names == ("a", "b")
+    there.shards.adopt(("t", 0), there.shards.release(("t", 0)))
     with pytest.raises(ValueError, match="is here already"):
-        there.shards.adopt(("t", 0), there.shards.release(("t", 0)))
         there.shards.adopt(("t", 0), here.shards.release(("t", 1)))
 
 
