@@ -1,6 +1,5 @@
 """Checkpoints: the state of a clusterer, of a shard or of a model in one safe file."""
 
-from streamclust.checkpoint.door import pack_door, pack_sketch, sketch_from_state, unpack_door
 from streamclust.checkpoint.features import features_from_state, features_state
 from streamclust.checkpoint.files import (
     FORMAT,
@@ -12,9 +11,8 @@ from streamclust.checkpoint.files import (
     reason_of,
     write,
 )
-from streamclust.checkpoint.shards import handed_on, shard_in, summary_in, waiting_in
+from streamclust.checkpoint.shard_transfer import handed_on, shard_in, summary_in, waiting_in
 from streamclust.checkpoint.sketches import State
-from streamclust.checkpoint.soundness import check_door, check_refusals
 from streamclust.checkpoint.state import (
     MERGED,
     engine_from_state,
@@ -25,6 +23,8 @@ from streamclust.checkpoint.state import (
     shard_from_state,
     shard_state,
 )
+from streamclust.checkpoint.validation import check_door, check_refusals
+from streamclust.checkpoint.waiting_events import pack_door, pack_sketch, sketch_from_state, unpack_door
 
 __all__ = [
     "FORMAT",

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamclust.checkpoint.sketches import State
-from streamclust.engine.features import BLOCK_ROWS, FeatureSettings, FeatureStream
+from streamclust.engine.feature_stream import BLOCK_ROWS, FeatureSettings, FeatureStream
 from streamclust.lineage import Lineage
 
 OLDER = {"n_failed_refits": 0}

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamclust.checkpoint.sketches import State, pack_sketch, sketch_from_state, under
-from streamclust.checkpoint.soundness import check_engine
-from streamclust.checkpoint.soundness import whole as whole_number
+from streamclust.checkpoint.validation import check_engine
+from streamclust.checkpoint.validation import whole as whole_number
 from streamclust.engine import Engine, EngineSettings, Model
 from streamclust.engine.model import Result
-from streamclust.engine.refits import Found, Refit, RefitError
+from streamclust.engine.recent_events import Ring, Watch
+from streamclust.engine.refit import Found, Refit, RefitError
 from streamclust.engine.shards import WHOLE_EVENTS, Shard, Shards
-from streamclust.engine.watch import Ring, Watch
 from streamclust.families import FAMILIES, MIXTURES, FamilyClass, FlatGaussian
 from streamclust.lineage import Lineage
 from streamclust.moments import Moments

@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
-from streamclust.engine.flow import Engine
+from streamclust.engine.engine import Engine
 from streamclust.engine.incomplete import Row, width_of, widths, with_width
-from streamclust.engine.watch import chosen_of
+from streamclust.engine.recent_events import chosen_of
 from streamclust.interrupts import HeldInterrupts
 from streamclust.late import csr_array, issparse, vstack
 from streamclust.moments import Moments

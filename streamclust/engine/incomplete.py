@@ -16,7 +16,7 @@ from streamclust.interrupts import HeldInterrupts
 from streamclust.schema import Cells, table_of
 
 if TYPE_CHECKING:
-    from streamclust.engine.flow import Engine
+    from streamclust.engine.engine import Engine
 
 Row = Floats | Cells
 """An event as a dense row or, where it may have few of many features, as sparse cells."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from streamclust.engine import schedule
-from streamclust.engine.reading import Reading
+from streamclust.engine.queries import Reading
 from streamclust.moments import Moments
 
 MAX_FILLED_SHARE = 0.5

@@ -15,11 +15,10 @@ from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine import schedule
 from streamclust.engine.capacity import FIRST_LEAVES, leaves_for
 from streamclust.engine.dependence import RecentSequence
-from streamclust.engine.imputing import Gaps, fitted_shares
+from streamclust.engine.imputation import Gaps, fitted_shares
+from streamclust.engine.leaf_shares import as_of_now, drifted, kish
 from streamclust.engine.model import Model, Seen
-from streamclust.engine.present import as_of_now, drifted, kish
-from streamclust.engine.settings import EngineSettings
-from streamclust.engine.watch import (
+from streamclust.engine.recent_events import (
     BLOCK_EVENTS,
     WINDOW_EVENTS,
     KeptEvents,
@@ -28,6 +27,7 @@ from streamclust.engine.watch import (
     in_order,
     side_by_side,
 )
+from streamclust.engine.settings import EngineSettings
 from streamclust.families import FamilyLike, is_discrete
 from streamclust.families import family as family_named
 from streamclust.interrupts import HeldInterrupts

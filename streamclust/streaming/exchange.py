@@ -18,8 +18,8 @@ from streamclust.checkpoint import (
     waiting_in,
 )
 from streamclust.engine.door import FIRST_EVENTS
+from streamclust.engine.recent_events import Watch
 from streamclust.engine.shards import Shard
-from streamclust.engine.watch import Watch
 from streamclust.schema import Schema
 from streamclust.sketch import CoordinateMap, Sketch
 from streamclust.streaming.clocks import Clock

@@ -10,8 +10,8 @@ import numpy as np
 
 from streamclust._kernels.types import Floats
 from streamclust.engine import Model
-from streamclust.engine.profiles import FeatureProfile, Profiles, profiles
-from streamclust.engine.view import ClusterView, cluster_view
+from streamclust.engine.cluster_view import ClusterView, cluster_view
+from streamclust.engine.feature_profiles import FeatureProfile, Profiles, profiles
 from streamclust.lineage import Change, Lineage
 from streamclust.moments import Moments
 from streamclust.sketch import Sketch

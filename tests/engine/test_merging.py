@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamclust import StreamClusterer
-from streamclust.engine.watch import WINDOW_EVENTS, Watch, side_by_side
+from streamclust.engine.recent_events import WINDOW_EVENTS, Watch, side_by_side
 
 CENTRES = np.array([[0, 0], [12, 0], [0, 12], [12, 12], [24, 6]], dtype=float)
 HERE, THERE = (0, 1), (2, 3, 4)

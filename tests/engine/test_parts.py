@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from streamclust.engine import Engine, EngineSettings, schedule
 from streamclust.engine.births import newborn
+from streamclust.engine.leaf_shares import WithStrays, as_of_now, drifted, p_value_of_shares
 from streamclust.engine.new_features import NEVER
-from streamclust.engine.present import WithStrays, as_of_now, drifted, p_value_of_shares
+from streamclust.engine.recent_events import BLOCK_EVENTS, WINDOW_EVENTS, Watch, side_by_side, watched_in
 from streamclust.engine.shards import Shard
-from streamclust.engine.watch import BLOCK_EVENTS, WINDOW_EVENTS, Watch, side_by_side, watched_in
 from streamclust.refit.dp_means.online import lead
 from streamclust.tree import SummaryTree
 from streamclust_connectors.synthetic import SyntheticMixture

@@ -11,21 +11,21 @@ from numpy.typing import ArrayLike
 
 from streamclust._kernels.types import Bools, Floats
 from streamclust.engine import schedule
-from streamclust.engine.aside import NOTHING_ASIDE, SetAside, remembered, set_aside
-from streamclust.engine.attempts import attempt
 from streamclust.engine.births import MIN_BIRTH_EVENTS
-from streamclust.engine.carrying import carry_over
-from streamclust.engine.imputing import imputed
+from streamclust.engine.cluster_updates import moved
+from streamclust.engine.fixed_components import NOTHING_ASIDE, SetAside, remembered, set_aside
+from streamclust.engine.imputation import imputed
 from streamclust.engine.incomplete import Row, learn_filled, learn_with_zeros
-from streamclust.engine.looking import MIN_EXPECTED_EVENTS, TOLERATED_SHARE, Looking
+from streamclust.engine.leaf_shares import kish
 from streamclust.engine.model import NOWHERE, Model, Result, hidden_components, large_rows
+from streamclust.engine.monitor import MIN_EXPECTED_EVENTS, TOLERATED_SHARE, Looking
 from streamclust.engine.new_features import NEVER
-from streamclust.engine.present import kish
-from streamclust.engine.refits import Refit, Work, widened
-from streamclust.engine.running import moved
+from streamclust.engine.recent_events import WINDOW_EVENTS, Ring
+from streamclust.engine.refit import Refit, Work, widened
+from streamclust.engine.reproject import carry_over
+from streamclust.engine.rollback import attempt
 from streamclust.engine.settings import COVARIANCE, EngineSettings
 from streamclust.engine.shards import WHOLE_EVENTS, Shard, Shards
-from streamclust.engine.watch import WINDOW_EVENTS, Ring
 from streamclust.families.resolution import n_independent_rows
 from streamclust.interrupts import HeldInterrupts
 from streamclust.lineage import Change, Lineage

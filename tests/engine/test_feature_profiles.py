@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from streamclust import StreamClusterer
-from streamclust.engine.profiles import feature_variances
+from streamclust.engine.feature_profiles import feature_variances
 from streamclust.families import FAMILIES
 from streamclust.moments import Moments
 

@@ -14,7 +14,7 @@ from streamclust.moments import Moments
 from streamclust.sketch import Sketch
 
 if TYPE_CHECKING:
-    from streamclust.engine.flow import Engine
+    from streamclust.engine.engine import Engine
 
 
 @dataclass(frozen=True)

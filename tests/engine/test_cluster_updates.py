@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from streamclust import StreamClusterer
-from streamclust.engine.running import with_latest
+from streamclust.engine.cluster_updates import with_latest
 from tests.streams import clustered
 
 

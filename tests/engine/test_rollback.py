@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from streamclust import StreamClusterer
-from streamclust.engine import looking, refits
+from streamclust.engine import monitor, refit
 
 CENTRES = np.array([[0, 0], [12, 0], [0, 12], [12, 12], [24, 6]], float)
 
@@ -47,8 +47,8 @@ def test_a_failed_refit_is_counted_and_the_stream_goes_on(monkeypatch, caplog, b
     model.settle()  # no refit is under way
     ids, version, refits_so_far = ids_of(model), model.model.version, n_refits(model)
     assert len(ids) == 5
-    real = refits.find
-    monkeypatch.setattr(refits, "find", failing(real, {refits_so_far + 1}, error))
+    real = refit.find
+    monkeypatch.setattr(refit, "find", failing(real, {refits_so_far + 1}, error))
     while not model.n_failed_refits:
         model.learn_many(events(1000, seed=model.n_seen))
     assert model.n_failed_in_a_row == 1
@@ -70,7 +70,7 @@ def test_refits_that_always_fail_cost_no_event_and_are_logged_ever_more_rarely(m
     def find(work):
         raise ValueError("never")
 
-    monkeypatch.setattr(refits, "find", find)
+    monkeypatch.setattr(refit, "find", find)
     model = StreamClusterer(refit_every=500)
     x = events(20_000)
     for start in range(0, len(x), 1000):
@@ -92,8 +92,8 @@ def test_a_failed_look_leaves_the_model_as_it_was(monkeypatch):
     def broken(*_):
         raise FloatingPointError("overflow")
 
-    monkeypatch.setattr(looking, "newborn", broken)
-    monkeypatch.setattr(looking, "with_latest", broken)
+    monkeypatch.setattr(monitor, "newborn", broken)
+    monkeypatch.setattr(monitor, "with_latest", broken)
     model.learn_many(events(4096, seed=1))
     assert model.n_failed_refits > 0
     assert model.model.result is before.result
@@ -104,7 +104,7 @@ def test_a_failed_look_leaves_the_model_as_it_was(monkeypatch):
 
 
 def test_clusters_that_are_not_finite_are_not_published(monkeypatch):
-    real = refits.fit
+    real = refit.fit
 
     def broken(*args, **kwargs):
         found = real(*args, **kwargs)
@@ -113,7 +113,7 @@ def test_clusters_that_are_not_finite_are_not_published(monkeypatch):
 
     model = StreamClusterer()
     model.learn_many(events(6000))
-    monkeypatch.setattr(refits, "fit", broken)
+    monkeypatch.setattr(refit, "fit", broken)
     model.settle()
     assert "NaN or infinity" in model.last_refit_error
     assert np.isfinite(model.model.clusters.mean).all()
@@ -123,7 +123,7 @@ def test_a_checkpoint_of_a_failed_refit_goes_on_as_the_stream_itself(monkeypatch
     model = StreamClusterer()
     model.learn_many(events(6000))
     number = n_refits(model) + 1
-    monkeypatch.setattr(refits, "find", failing(refits.find, {number}, ValueError("NaN")))
+    monkeypatch.setattr(refit, "find", failing(refit.find, {number}, ValueError("NaN")))
     x = events(60_000, seed=5)
     done = 0
     while not has_refit_under_way(model) or n_refits(model) < number:

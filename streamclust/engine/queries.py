@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
+from streamclust.engine.joining import component_joins
 from streamclust.engine.model import Model, weighing
 from streamclust.engine.settings import EngineSettings
-from streamclust.engine.shaping import component_joins
 from streamclust.engine.shards import Shards
 from streamclust.families import family as family_named
 from streamclust.moments import Moments

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamclust.checkpoint.sketches import Arrays, State, pack_sketch, sketch_from_state, under
-from streamclust.checkpoint.soundness import check_array
+from streamclust.checkpoint.validation import check_array
 from streamclust.engine.door import Block, Door, joined_blocks, stacked_rows
 from streamclust.late import csr_array, issparse
 from streamclust.sketch import Rows

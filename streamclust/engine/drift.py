@@ -18,8 +18,8 @@ from streamclust._kernels.engine.windows import (
 from streamclust._kernels.types import Floats
 from streamclust.engine.dependence import BlockCurve
 from streamclust.engine.model import Model, Seen
+from streamclust.engine.recent_events import WINDOW_EVENTS
 from streamclust.engine.shards import WHOLE_EVENTS, Shards
-from streamclust.engine.watch import WINDOW_EVENTS
 from streamclust.late import chdtrc, fdtrc
 
 MIN_WINDOW_EVENTS = 256

@@ -10,14 +10,14 @@ from streamclust._kernels.types import Floats
 from streamclust.engine import schedule
 from streamclust.engine.model import Model
 from streamclust.engine.new_features import NEVER
-from streamclust.engine.refits import Refit, reason_of
+from streamclust.engine.recent_events import Watch
+from streamclust.engine.refit import Refit, reason_of
 from streamclust.engine.shards import Shards
-from streamclust.engine.watch import Watch
 from streamclust.lineage import Mark
 from streamclust.tree import SummaryTree
 
 if TYPE_CHECKING:
-    from streamclust.engine.flow import Engine
+    from streamclust.engine.engine import Engine
 
 log = logging.getLogger(__name__)
 

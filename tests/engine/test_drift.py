@@ -16,7 +16,8 @@ from streamclust._kernels.engine.windows import (
     mean_statistics,
 )
 from streamclust.engine import Engine, EngineSettings
-from streamclust.engine.ladder import (
+from streamclust.engine.cluster_updates import moved
+from streamclust.engine.drift import (
     MIN_JUDGED_EVENTS,
     MIN_WINDOW_EVENTS,
     MOVE_P_VALUE,
@@ -25,9 +26,8 @@ from streamclust.engine.ladder import (
     p_values,
 )
 from streamclust.engine.model import reach
-from streamclust.engine.running import moved
+from streamclust.engine.recent_events import BLOCK_EVENTS, WINDOW_EVENTS, Watch
 from streamclust.engine.shards import WHOLE_EVENTS
-from streamclust.engine.watch import BLOCK_EVENTS, WINDOW_EVENTS, Watch
 from streamclust.lineage import Change
 from streamclust_connectors.synthetic import Drift
 from tests.streams import clustered

@@ -11,16 +11,16 @@ from weakref import WeakSet
 import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
-from streamclust.engine.aside import NOTHING_ASIDE, SetAside
 from streamclust.engine.births import MIN_BIRTH_EVENTS
 from streamclust.engine.dependence import RecentSequence
 from streamclust.engine.dp_means import refit_dp_means
-from streamclust.engine.imputing import Gaps, supported
+from streamclust.engine.fixed_components import NOTHING_ASIDE, SetAside
+from streamclust.engine.imputation import Gaps, supported
+from streamclust.engine.joining import joined_components
+from streamclust.engine.leaf_shares import WithStrays
 from streamclust.engine.model import NOWHERE, Model, Result, check_finite, chosen, joined, weighing
-from streamclust.engine.present import WithStrays
+from streamclust.engine.rare_clusters import by_itself, keeping_rare, owners, with_rare
 from streamclust.engine.settings import COVARIANCE, EngineSettings
-from streamclust.engine.shaping import joined_components
-from streamclust.engine.strays import by_itself, keeping_rare, owners, with_rare
 from streamclust.lineage import majority
 from streamclust.moments import Moments
 from streamclust.refit.bkm.fit import refit_bkm

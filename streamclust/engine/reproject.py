@@ -13,7 +13,7 @@ from streamclust.sketch import CoordinateMap, Sketch
 from streamclust.tree import SummaryTree
 
 if TYPE_CHECKING:
-    from streamclust.engine.flow import Engine
+    from streamclust.engine.engine import Engine
 
 
 def carry_over(engine: Engine, sketch: Sketch) -> None:

@@ -11,12 +11,12 @@ from sklearn.metrics import adjusted_rand_score
 from streamclust import StreamClusterer
 from streamclust.checkpoint.files import encode
 from streamclust.checkpoint.state import engine_from_state, engine_state
-from streamclust.engine.attempts import attempt
-from streamclust.engine.flow import Engine
-from streamclust.engine.imputing import Gaps, imputed, supported, uniforms
+from streamclust.engine.engine import Engine
+from streamclust.engine.imputation import Gaps, imputed, supported, uniforms
 from streamclust.engine.model import Model
+from streamclust.engine.recent_events import Watch, side_by_side
+from streamclust.engine.rollback import attempt
 from streamclust.engine.settings import EngineSettings
-from streamclust.engine.watch import Watch, side_by_side
 from streamclust.families import Finite, Gaussian
 from streamclust.moments import Moments
 from streamclust.refit.partition import Partition

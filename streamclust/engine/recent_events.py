@@ -9,7 +9,7 @@ import numpy as np
 from streamclust._kernels.engine.windows import block_sums
 from streamclust._kernels.hashing import splitmix64
 from streamclust._kernels.types import Bools, Floats, Ints
-from streamclust.engine.imputing import imputed
+from streamclust.engine.imputation import imputed
 from streamclust.engine.model import Model, Seen
 from streamclust.sketch import CoordinateMap
 

@@ -11,7 +11,7 @@ from streamclust._kernels.types import Ints
 from streamclust.moments import Moments
 
 if TYPE_CHECKING:
-    from streamclust.engine.flow import Engine
+    from streamclust.engine.engine import Engine
 
 
 class ClusterView(NamedTuple):

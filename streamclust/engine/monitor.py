@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
-from streamclust.engine import ladder, schedule
+from streamclust.engine import drift, schedule
 from streamclust.engine.births import MIN_BIRTH_EVENTS, newborn
-from streamclust.engine.ladder import Findings
+from streamclust.engine.cluster_updates import moved, with_latest
+from streamclust.engine.drift import Findings
+from streamclust.engine.leaf_shares import kish
 from streamclust.engine.model import Model, Seen, joined, reach, weighing
 from streamclust.engine.new_features import NewFeatures
-from streamclust.engine.present import kish
-from streamclust.engine.refits import Refit
-from streamclust.engine.running import moved, with_latest
+from streamclust.engine.recent_events import BLOCK_EVENTS, WINDOW_EVENTS
+from streamclust.engine.refit import Refit
 from streamclust.engine.shards import LOOK_SAMPLE_EVENTS
-from streamclust.engine.watch import BLOCK_EVENTS, WINDOW_EVENTS
 from streamclust.families.cost_form import Quadratic
 from streamclust.lineage import Lineage
 from streamclust.moments import Moments
@@ -86,7 +86,7 @@ class Looking(NewFeatures):
             self.settings.follows and self.model.whitened_features
         ):  # counts have no deviations to compare
             return Findings(fits=True)
-        found = ladder.look(self.shards, self.model, self.n_seen, self.begin, self.moving, self.tolerated)
+        found = drift.look(self.shards, self.model, self.n_seen, self.begin, self.moving, self.tolerated)
         self.moving = found.fresh is not None
         if found.fresh is not None:
             self.model = moved(self.model, found.fresh.rows, found.fresh.weight)

@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from streamclust import StreamClusterer
 from streamclust.engine import schedule
 from streamclust.engine.births import MIN_BIRTH_EVENTS
-from streamclust.engine.refits import events_needed, fed, heirs, keeping
+from streamclust.engine.refit import events_needed, fed, heirs, keeping
 from streamclust.refit.bkm.fit import fit_points
 
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from streamclust.engine import Engine, Model
 from streamclust.engine.door import RECENT_EVENTS, Block, Door, Stage
 from streamclust.engine.model import Result
-from streamclust.engine.refits import Refit
-from streamclust.engine.watch import Ring
+from streamclust.engine.recent_events import Ring
+from streamclust.engine.refit import Refit
 from streamclust.families import family as family_named
 from streamclust.late import issparse
 from streamclust.moments import Moments

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from streamclust.checkpoint.door import pack_waiting, unpack_waiting, waiting_of
 from streamclust.checkpoint.sketches import Arrays, State, pack_sketch, sketch_from_state, under
 from streamclust.checkpoint.state import key_of, shard_from_state
+from streamclust.checkpoint.waiting_events import pack_waiting, unpack_waiting, waiting_of
 from streamclust.engine.door import Block
 from streamclust.engine.shards import Shard
 from streamclust.sketch import Sketch
