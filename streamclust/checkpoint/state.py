@@ -13,10 +13,12 @@ from streamclust.checkpoint.sketches import State, pack_sketch, sketch_from_stat
 from streamclust.checkpoint.validation import check_engine
 from streamclust.checkpoint.validation import whole as whole_number
 from streamclust.engine import Engine, EngineSettings, Model
+from streamclust.engine.background import Refit, RefitError
 from streamclust.engine.model import Result
 from streamclust.engine.recent_events import Ring, Watch
-from streamclust.engine.refit import Found, Refit, RefitError
+from streamclust.engine.refit import Found
 from streamclust.engine.shards import WHOLE_EVENTS, Shard, Shards
+from streamclust.engine.stream import Counters, Stream
 from streamclust.families import FAMILIES, MIXTURES, FamilyClass, FlatGaussian
 from streamclust.lineage import Lineage
 from streamclust.moments import Moments
@@ -50,7 +52,7 @@ def engine_state(engine: Engine, merged: bool = False) -> State:
         "settings": settings,
         "n_features": engine.n_features,
         "capacity": engine.n_features if merged else engine.shards.capacity,
-        **engine.counters,
+        **engine.counters.to_values(),
         "lineage": engine.lineage.to_dict(),
         "shards": [],
     }
@@ -65,8 +67,8 @@ def engine_state(engine: Engine, merged: bool = False) -> State:
     values["strays"] = engine.shards.strays.count
     if engine.model is not None:
         values["model"] = pack_model(engine.model, "model.", arrays)
-    if engine.pending_refit is not None:
-        values["refit"] = pack_refit(engine.pending_refit, arrays)
+    if engine.stream.pending_refit is not None:
+        values["refit"] = pack_refit(engine.stream.pending_refit, arrays)
     return State(arrays, values)
 
 
@@ -88,8 +90,11 @@ def engine_from_state(state: State) -> Engine:
     shards = Shards.restored(n_features, capacity, settings, parts, strays, latest)
     refit = unpack_refit(values["refit"], under(arrays, "refit.")) if "refit" in values else None
     model = model_in(state)
-    engine = Engine.restored(shards, values, Lineage.from_dict(values["lineage"]), model, refit)
-    engine.sketch = sketch_from_state(state) if model is None else model.sketch
+    older = {"known_features": shards.n_features}  # older checkpoints do not tell
+    counters = Counters.from_values(older | values)
+    sketch = sketch_from_state(state) if model is None else model.sketch
+    lineage = Lineage.from_dict(values["lineage"])
+    engine = Engine.of(Stream(settings, shards, lineage, counters, sketch, model, refit))
     check_engine(engine)
     return engine
 

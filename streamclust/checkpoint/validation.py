@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamclust.engine import Engine, Model
+from streamclust.engine.background import Refit
 from streamclust.engine.door import RECENT_EVENTS, Block, Door, Stage
 from streamclust.engine.model import Result
 from streamclust.engine.recent_events import Ring
-from streamclust.engine.refit import Refit
 from streamclust.families import family as family_named
 from streamclust.late import issparse
 from streamclust.moments import Moments
@@ -30,7 +30,7 @@ PLAUSIBLE_LEAVES = 65_536
 
 def check_engine(engine: Engine) -> None:
     """Raise ValueError, which names it, for what cannot be the state of an engine."""
-    for name, value in engine.counters.items():
+    for name, value in engine.counters.to_values().items():
         check_counter(name, value)
     shards = engine.shards
     whole("n_features", shards.n_features)
@@ -47,14 +47,14 @@ def check_engine(engine: Engine) -> None:
         check_model(engine.model, shards.n_features)
         must(engine.led or set(engine.model.ids) <= set(born), "the model has ids that were never issued")
     else:
-        must(engine.n_refits == 0, "the model is missing")
+        must(engine.counters.n_refits == 0, "the model is missing")
     if engine.sketch is not None:
         must(
             engine.sketch.n_directions == shards.n_features, "the sketch has other directions than the trees"
         )
-    if engine.pending_refit is not None:
+    if engine.stream.pending_refit is not None:
         must(engine.model is not None, "a refit has no model that it began from")
-        check_refit(engine.pending_refit, engine)
+        check_refit(engine.stream.pending_refit, engine)
 
 
 def check_tree(name: str, tree: SummaryTree, engine: Engine) -> None:

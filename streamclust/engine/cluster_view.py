@@ -35,12 +35,12 @@ def cluster_view(
     engine: Engine, names: tuple[Hashable, ...], expanded: Callable[[Moments], Moments]
 ) -> ClusterView:
     """The clusters on show, and the leaves that hold events at present; `expanded` gives moments in the features."""
-    model, clusters = engine.model, engine.clusters()
+    model, clusters = engine.model, engine.queries.clusters()
     if model is None:
         nothing = np.zeros(0, dtype=np.int64)
         return ClusterView(names, clusters, nothing, clusters, nothing, clusters, nothing)
-    leaves = engine.shards.present(engine.evidence)[0].leaves()
+    leaves = engine.queries.present_tree().leaves()
     leaves = leaves[np.flatnonzero(leaves.weight > 0)]
     owners = model.names[model.nearest(leaves.mean).cluster]
-    parts = expanded(engine.components()), model.names[model.place]
+    parts = expanded(engine.queries.components()), model.names[model.place]
     return ClusterView(names, expanded(clusters), model.names, expanded(leaves), owners, *parts)

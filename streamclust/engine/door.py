@@ -337,7 +337,7 @@ class Door:
 
     def _let_in(self) -> None:
         """Learn the events that waited, in the order in which they came."""
-        self.engine.n_waited = self.n_waiting
+        self.engine.stream.n_waited = self.n_waiting
         waiting, self.waiting = self.waiting, []
         for block in waiting:
             self.learn(*block)

@@ -82,12 +82,12 @@ class Profiles:
 
 def profiles(engine: Engine, names: tuple[Hashable, ...], sketch: Sketch | None = None) -> Profiles:
     """The profiles of the clusters on show as of now, measured on the summary's sample of events."""
-    clusters = engine.clusters()
+    clusters = engine.queries.clusters()
     d, family = clusters.n_features, engine.settings.family
     if engine.model is None:
         nobody = np.zeros(0, dtype=np.int64)
         return Profiles(family, names, nobody, np.zeros((0, d)), np.zeros((0, d)), np.zeros(d), np.zeros(d))
-    points, weight = engine.shards.present(engine.evidence)[0].sample()
+    points, weight = engine.queries.present_tree().sample()
     rows = Moments.rows_of_points(points, weight)
     if sketch is not None:
         clusters, total = (

@@ -1,4 +1,4 @@
-"""Components set aside: a refit of the latest events does not see them, so they stay as they are."""
+"""Fixed components: a refit of the latest events has no events of them, so they stay as they are."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
-from streamclust.engine.births import MIN_BIRTH_EVENTS
 from streamclust.engine.model import NOWHERE, Model, hidden_components
+from streamclust.engine.newborn import MIN_BIRTH_EVENTS
 from streamclust.moments import Moments
 from streamclust.tree import SummaryTree
 
@@ -17,7 +17,7 @@ MAX_RETIRED_COMPONENTS = 256
 
 
 @dataclass(frozen=True, eq=False)
-class SetAside:
+class FixedComponents:
     """Components of a model that a refit leaves as they are, each with the weight it gets beside what is found."""
 
     component: Ints
@@ -33,15 +33,15 @@ class SetAside:
         rows = model.current.clusters[self.component]
         return rows.scale(self.weight / np.maximum(rows.weight, np.finfo(float).tiny))
 
-    def some(self, kept: Ints) -> SetAside:
+    def some(self, kept: Ints) -> FixedComponents:
         """Some of them."""
-        return SetAside(self.component[kept], self.weight[kept], self.retired[kept])
+        return FixedComponents(self.component[kept], self.weight[kept], self.retired[kept])
 
 
-NOTHING_ASIDE = SetAside(NOWHERE, np.zeros(0), np.zeros(0, dtype=bool))
+NO_FIXED = FixedComponents(NOWHERE, np.zeros(0), np.zeros(0, dtype=bool))
 
 
-def set_aside(model: Model, rare: Ints, tree: SummaryTree, each: float) -> SetAside:
+def fixed_components(model: Model, rare: Ints, tree: SummaryTree, each: float) -> FixedComponents:
     """Rare components of clusters on show, and those of retired clusters that a tree of all events still knows.
 
     A rare component keeps its share. A retired one has the weight that the tree has of it; it is forgotten if that is
@@ -53,7 +53,7 @@ def set_aside(model: Model, rare: Ints, tree: SummaryTree, each: float) -> SetAs
     shown = clusters.weight.sum() - clusters.weight[rare].sum() - clusters.weight[hidden].sum()
     hidden, known = remembered(model, tree, each)
     rest = max(tree.weight - known.sum(), np.finfo(float).tiny)
-    return SetAside(
+    return FixedComponents(
         np.concatenate([rare, hidden]),
         np.concatenate([clusters.weight[rare] * rest / shown, known]),
         np.repeat([False, True], [len(rare), len(hidden)]),

@@ -1,336 +1,112 @@
-"""Looking: what an engine does at a look, between refits: learn, judge, open and retire clusters."""
+"""Monitor: compares the stream with its model at fixed event counts, called looks, between refits."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine import drift, schedule
-from streamclust.engine.births import MIN_BIRTH_EVENTS, newborn
+from streamclust.engine.births import Births
 from streamclust.engine.cluster_updates import moved, with_latest
 from streamclust.engine.drift import Findings
-from streamclust.engine.leaf_shares import kish
-from streamclust.engine.model import Model, Seen, joined, reach, weighing
-from streamclust.engine.new_features import NewFeatures
-from streamclust.engine.recent_events import BLOCK_EVENTS, WINDOW_EVENTS
-from streamclust.engine.refit import Refit
-from streamclust.engine.shards import LOOK_SAMPLE_EVENTS
-from streamclust.families.cost_form import Quadratic
-from streamclust.lineage import Lineage
-from streamclust.moments import Moments
+from streamclust.engine.new_features import FeatureSearch
+from streamclust.engine.present_events import MIN_PRESENT_EVENTS, PresentEvents
+from streamclust.engine.retirement import Retirement
+from streamclust.engine.schedule import RefitRequest
+from streamclust.engine.stream import Stream
 
-MIN_PRESENT_EVENTS = 1024
-"""The present, the time for which the stream has been as it is, has at least so many events: from fewer a refit would
-merge clusters that are far apart."""
 MIN_FRESH_SHARE = 1 / 32
 """Clusters learn at a look once the events that they do not know of weigh this share of the present."""
-TOLERATED_SHARE = 0.01
-"""The stream has changed if a larger share of the latest events is outside every cluster."""
-MIN_EXPECTED_EVENTS = 30.0
-"""A cluster is judged for retirement if its weight lets expect at least so many of the present's events."""
-RETIRED_SHARE = 0.002
-"""It is retired if it has a smaller share of them, which chance brings about once in a million."""
-RETURN_EVENTS = 16
-"""A retired cluster is active again once it has so many of the present's events."""
-YOUNG_EVENTS = 4096
-"""A cluster is young for so many events after its birth. Until then new clusters near it are taken for parts of it."""
-YOUNG_REACH = 6.0
-"""Near a young cluster: within so many times the squared distance that holds nearly all of its events."""
 
 
-class Looking(NewFeatures):
-    """The part of an engine that compares the stream with its model, at fixed event counts."""
+class Monitor:
+    """Moves and updates clusters, opens and retires them, and asks for a refit if the stream has changed."""
 
-    lineage: Lineage
-    last_refit: int
-    tolerated: float
-    learnt_until: int
-    """Event count up to which the clusters have learnt the stream."""
-    moving: bool
-    """Whether clusters were moving at the last look."""
-    pending_refit: Refit | None
-    change_due: int
-    """Event count from which a look starts a refit because the stream has changed."""
-    _last_seen: tuple[tuple[int, int], Model, tuple[Floats, Floats, Seen]] | None = None
-    """What `_seen` gave last: at which event, of how many events, by which model."""
+    def __init__(
+        self, stream: Stream, present: PresentEvents, retirement: Retirement, features: FeatureSearch
+    ) -> None:
+        self.stream = stream
+        self.present = present
+        self.retirement = retirement
+        self.features = features
+        self.births = Births(stream, present, retirement)
 
-    def _look(self) -> None:
-        """Move and update the clusters; open and retire clusters; start a refit if the stream has changed."""
-        assert self.model is not None
-        gap = self.look_gap
+    def look(self) -> RefitRequest | None:
+        """Bring the model up to date; the refit that should follow, if any."""
+        counters = self.stream.counters
+        gap = counters.look_gap
         found = self._follow()
-        self.look_gap = schedule.next_gap(self.n_seen, gap, None if found.fresh is None else found.fresh.span)
-        self.next_look = self.n_seen + self.look_gap
-        self._hasten_look()
+        span = None if found.fresh is None else found.fresh.span
+        counters.look_gap = schedule.next_gap(counters.n_seen, gap, span)
+        counters.next_look = counters.n_seen + counters.look_gap
+        self.features.hasten_look()
         self._learn_latest(gap)
-        self._open_new(gap)
-        thorough = schedule.thorough(self.n_seen, gap)
-        if thorough or self.look_gap < schedule.LOOK_EVENTS:
-            self._recall()
-        waited = thorough and self.n_seen >= self.last_refit + self.settings.refit_every
-        if self.n_seen >= self.feature_due:
-            self._search_features()
-        elif self.n_seen >= self.change_due or (waited and self._drifts()):
-            self._start_refit(lag=schedule.lag_of_change(self.n_seen, self.n_seen - self.begin))
+        if not self.features.lacks_directions:
+            self.births.open_new(gap)
+        thorough = schedule.thorough(counters.n_seen, gap)
+        if thorough or counters.look_gap < schedule.LOOK_EVENTS:
+            self.retirement.judge()
+        return self._refit_request(thorough)
+
+    def _refit_request(self, thorough: bool) -> RefitRequest | None:
+        """The refit that new features, a change or, at a thorough look, drift ask for."""
+        counters = self.stream.counters
+        waited = thorough and counters.n_seen >= counters.last_refit + self.stream.settings.refit_every
+        if counters.n_seen >= counters.feature_due:
+            return self.features.search()
+        if counters.n_seen >= counters.change_due or (waited and self._drifts()):
+            return RefitRequest(schedule.lag_of_change(counters.n_seen, counters.n_seen - counters.begin))
+        return None
 
     def _drifts(self) -> bool:
         """Whether the latest events are spread otherwise than all events."""
-        return self.shards.changing(self.shards.live_tree(), self.evidence)
+        shards = self.stream.shards
+        return shards.changing(shards.live_tree(), self.present.evidence)
 
     def _follow(self) -> Findings:
         """Move clusters that have moved, and find out since when the stream is as it is."""
-        assert self.model is not None
-        if not (
-            self.settings.follows and self.model.whitened_features
-        ):  # counts have no deviations to compare
+        counters, model = self.stream.counters, self.stream.published
+        if not (self.stream.settings.follows and model.whitened_features):  # counts have no deviations
             return Findings(fits=True)
-        found = drift.look(self.shards, self.model, self.n_seen, self.begin, self.moving, self.tolerated)
-        self.moving = found.fresh is not None
+        found = drift.look(
+            self.stream.shards, model, counters.n_seen, counters.begin, counters.moving, counters.tolerated
+        )
+        counters.moving = found.fresh is not None
         if found.fresh is not None:
-            self.model = moved(self.model, found.fresh.rows, found.fresh.weight)
+            self.stream.model = moved(model, found.fresh.rows, found.fresh.weight)
         if found.since is not None:
             span = found.since.span
-            self.begin = max(self.begin, self.n_seen - span)
-            self.change_due = min(self.change_due, self.n_seen + schedule.wait_after_change(span, found.fits))
+            counters.begin = max(counters.begin, counters.n_seen - span)
+            due = counters.n_seen + schedule.wait_after_change(span, found.fits)
+            counters.change_due = min(counters.change_due, due)
         return found
 
-    def recent(self, gap: int) -> tuple[Floats, Floats]:
-        """Events that stand for the last `gap`, and their weights."""
-        n = self._sampled(gap)
-        if not n:
-            return self.shards.near(LOOK_SAMPLE_EVENTS)
-        return self.shards.latest(n), self.shards.latest_weights(n)
-
-    def _sampled(self, gap: int) -> int:
-        """How many watched events of each shard stand for the last `gap` events; 0, if the latest in a row do."""
-        if gap < schedule.LOOK_EVENTS and len(self.shards.whole):
-            return 0
-        n = min(max(gap // BLOCK_EVENTS, LOOK_SAMPLE_EVENTS), WINDOW_EVENTS)
-        return n // max(1, len(self.shards))
-
-    def _seen(self, gap: int) -> tuple[Floats, Floats, Seen]:
-        """The events of `recent`, their weights, and how the model sees them; watched ones are labelled once.
-
-        By the model as it was published, until clusters move: what they learn at a look changes few labels.
-        """
-        assert self.model is not None
-        n = self._sampled(gap)
-        model = self.model.published if n and not self.model.moved else self.model
-        known = self._last_seen
-        if known is None or known[0] != (self.n_seen, n) or known[1] is not model:
-            rows, weight = self.recent(gap)
-            seen = model.see(rows) if model is self.model else self.shards.latest_seen_by(model, n)
-            known = self._last_seen = (self.n_seen, n), model, (rows, weight, seen)
-        return known[2]
-
-    def present_rows(self) -> tuple[Floats, Floats, bool]:
-        """The events kept of the present, at least 1,024 if there are, their weights, and whether they cover it.
-
-        They are the latest events in a row and, of the time before those, the watched ones, each of which stands for
-        all events of its block.
-        """
-        first = self.n_seen - max(self.n_seen - self.begin, MIN_PRESENT_EVENTS)
-        rows, weight = self.shards.near()
-        start = self.n_seen - len(rows)
-        if first >= start:
-            return rows[first - self.n_seen :], weight[first - self.n_seen :], True
-        older, each, at = self.shards.watched()
-        between = (at >= first) & (at < start)
-        covered = bool(at[0] <= first)
-        older, each = older[between], (each * self.shards.stands_for())[between]
-        if not len(rows):
-            return older, each, covered
-        return np.concatenate([older, rows]), np.concatenate([each, weight]), covered
-
     def _learn_latest(self, gap: int) -> None:
-        """Let the clusters know of the events that have come since they last did, unless those weigh little."""
-        assert self.model is not None
-        since, still = self.n_seen - self.learnt_until, not self.model.moved
-        rows, weight, seen = self._seen(gap)
-        total, each = self.shards.weight, float(weight.mean())
-        fresh = min(since * each, total)
-        present = (
-            min(total, max(self.n_seen - self.begin, MIN_PRESENT_EVENTS) * each) if self.begin else total
-        )
+        """Update the clusters with the events since their last update, unless those weigh little."""
+        counters, model = self.stream.counters, self.stream.published
+        since, still = counters.n_seen - counters.learnt_until, not model.moved
+        rows, weight, seen = self.present.seen(gap)
+        total, each = self.stream.shards.weight, float(weight.mean())
+        fresh, present = min(since * each, total), total
+        if counters.begin:
+            present = min(total, max(counters.n_seen - counters.begin, MIN_PRESENT_EVENTS) * each)
         if still and 0 < fresh < MIN_FRESH_SHARE * present:
             return
         if fresh > 0:
             if still and schedule.LOOK_EVENTS <= gap < since:
-                rows, weight, seen = self._seen(since)
-            self.model = self.model.learnt(
-                with_latest(self.model, rows, weight, seen.cell, fresh, present, total)
+                rows, weight, seen = self.present.seen(since)
+            self.stream.model = model.learnt(
+                with_latest(model, rows, weight, seen.cell, fresh, present, total)
             )
-        self.learnt_until = self.n_seen
+        counters.learnt_until = counters.n_seen
 
-    def _open_new(self, gap: int) -> None:
-        """Open clusters for events outside all others. A refit at the next look judges them.
-
-        If there are such events but no cluster to open, it begins at this look. If any of the watched events
-        raises the doubt, all events since the last look are judged: of a cluster of 2% only five are watched.
-        """
-        assert self.model is not None
-        if self._lacks_directions:
-            return
-        rows, weight, (cell, whitened) = self._seen(gap)
-        outside = cell == len(self.model.rows)
-        own = np.einsum("ij,ij->i", whitened, whitened) / 2 <= reach(self.model.n_coordinates)
-        suspects = rows[~(self.model.in_large[cell] & own)]  # all others are inside a large cluster
-        if len(suspects):
-            self.shards.strays.see(suspects[self.model.large.outside(suspects)], first=0)
-        penalty = self.settings.birth_penalty
-        if penalty is not None:
-            outside = self._beyond(rows, penalty)
-        if outside.mean() <= self.tolerated - TOLERATED_SHARE:
-            return
-        if len(self.shards.whole):
-            rows, weight = self.shards.near(max(gap, LOOK_SAMPLE_EVENTS))
-            outside = self.model.outside(rows) if penalty is None else self._beyond(rows, penalty)
-        if outside.mean() <= self.tolerated:
-            return
-        outside &= ~self._resume(rows, outside, penalty)
-        if outside.mean() <= self.tolerated:
-            return
-        born = newborn(self.model, rows[outside], penalty, self.evidence)
-        old = born[np.flatnonzero(~self._near_young(born.mean))]
-        each = float(gap * weight.mean() / len(rows))
-        if len(old) and each > 0:
-            self._open(old.scale(each))
-        self.change_due = min(self.change_due, self.next_look if len(born) else self.n_seen)
-
-    def _resume(self, rows: Floats, outside: Bools, penalty: float | None) -> Bools:
-        """Resume the retired clusters that have enough of these rows outside all others; which rows are theirs."""
-        assert self.model is not None
-        theirs = np.zeros(len(rows), dtype=bool)
-        if not self.model.hidden:
-            return theirs
-        everyone = self.model.everyone
-        places = np.flatnonzero(outside)
-        if penalty is None:
-            cell = everyone.see(rows[places]).cell
+    def add_to_history(self) -> None:
+        """Record how the latest events are shared among the active clusters."""
+        model, gap = self.stream.published, self.stream.counters.look_gap
+        if len(model.names) == 1:  # at the first event above all: `seen` would have to load SciPy
+            sums = [float(self.present.recent(gap)[1].sum())]
         else:
-            cell = np.where(
-                self._beyond(rows[places], penalty, everyone),
-                len(everyone.rows),
-                everyone.nearest(rows[places]).component,
-            )
-        of = np.append(everyone.place, -1)[cell]
-        retired = [k for k, cluster in enumerate(self.model.ids) if cluster in self.model.hidden]
-        fed = [k for k in retired if (of == k).sum() >= MIN_BIRTH_EVENTS]
-        theirs[places] = np.isin(of, fed)
-        self._show({self.model.ids[k] for k in fed}, set())
-        return theirs
-
-    def _near_young(self, means: Floats) -> Bools:
-        """Which of these points are near a cluster that was born a short while ago."""
-        assert self.model is not None
-        born_at = self.lineage.born_at
-        young = [
-            self.n_seen - born_at[name] < YOUNG_EVENTS and born_at[name] > 0
-            for name in self.model.names.tolist()
-        ]
-        form = self.model.form
-        if not any(young) or self.n_seen < YOUNG_EVENTS or not isinstance(form, Quadratic):
-            return np.zeros(len(means), dtype=bool)
-        rows = np.flatnonzero(np.array(young)[self.model.place])
-        gaps = np.einsum(
-            "kij,nkj->nki", form.root[rows], means[:, None, : self.model.n_coordinates] - form.centre[rows]
+            rows, weight, seen = self.present.seen(gap)
+            sums = np.bincount(self.present.owners(rows, seen.cell), weight, len(model.names)).tolist()
+        self.stream.lineage.history.add(
+            self.stream.n_seen, dict(zip(model.names.tolist(), sums, strict=True))
         )
-        return np.asarray(((gaps**2).sum(axis=2) < YOUNG_REACH * reach(self.model.n_coordinates)).any(axis=1))
-
-    def _open(self, clusters: Moments) -> None:
-        """Publish new clusters, provisional until the next refit confirms or absorbs them."""
-        assert self.model is not None
-        self.pending_refit = None  # it began before them: its result is no longer wanted
-        version = self.model.version + 1
-        born = [self.lineage.born(self.n_seen, version, weight) for weight in clusters.weight.tolist()]
-        learnt = self.shards.weight
-        result = weighing(joined(self.model.result, clusters), learnt)
-        running = weighing(joined(self.model.current, clusters), learnt).clusters
-        ids = (*self.model.ids, *born)
-        owner = self.model.owner and (*self.model.owner, *range(len(self.model.ids), len(ids)))
-        self.model = replace(
-            self.model,
-            version=version,
-            n_seen=self.n_seen,
-            result=result,
-            ids=ids,
-            owner=owner,
-            running=running,
-        )
-
-    def _recall(self) -> None:
-        """Retire clusters that the stream no longer feeds, and resume those that it has come back to."""
-        assert self.model is not None
-        if not self.settings.follows:
-            return
-        of, each = self._present_owners()
-        weight = self.model.weight
-        count, share = np.bincount(of, minlength=len(weight)), np.bincount(of, each, len(weight)) / each.sum()
-        evidence = self.shards.sequence(self.begin).share_evidence(self.model.everyone)
-        independent = min(1.0, evidence * float(self.shards.stands_for()[-1]))
-        expected = independent * kish(each) * weight / weight.sum()
-        fed = share >= RETIRED_SHARE
-        retired = np.array([cluster in self.lineage.retired for cluster in self.model.ids])
-        back = retired & fed & (count >= RETURN_EVENTS)
-        gone = ~retired & ~fed & (count < RETURN_EVENTS) & (expected >= MIN_EXPECTED_EVENTS)
-        ids = np.array(self.model.ids)
-        self._show(set(ids[back].tolist()), set(ids[gone].tolist()))
-
-    def _show(self, back: set[int], gone: set[int]) -> None:
-        """Resume and retire clusters, and publish a model of those on show if these have changed."""
-        assert self.model is not None
-        version = self.model.version + 1
-        for cluster, weight in zip(self.model.ids, self.model.weight.tolist(), strict=True):
-            if cluster in back:
-                self.lineage.resume(self.n_seen, version, cluster, weight)
-            elif cluster in gone:
-                self.lineage.retire(self.n_seen, version, cluster, weight)
-        hidden = frozenset(self.lineage.retired)
-        if hidden != self.model.hidden:
-            self.model = replace(self.model, version=version, n_seen=self.n_seen, hidden=hidden)
-
-    def _present_owners(self) -> tuple[Ints, Floats]:
-        """The cluster, hidden or not, of each of the events kept of the present, and what they weigh.
-
-        If the present is as long as the watched events last, those alone: they are labelled already.
-        """
-        assert self.model is not None
-        model = self.model
-        if model.hidden or model.moved or self.n_seen - self.begin < BLOCK_EVENTS * WINDOW_EVENTS:
-            rows, each, _ = self.present_rows()
-            of = np.append(model.everyone.place, -1)[model.everyone.see(rows).cell]
-            alone = np.flatnonzero(of < 0)  # an event outside all clusters says nothing of a retired one
-            of[alone] = model.clusters_shown[model.nearest(rows[alone]).cluster]
-            return of, each
-        rows, each, _ = self.shards.watched()
-        cell = self.shards.seen_by(model.published).cell
-        return self._owners(rows, cell), each * self.shards.stands_for()
-
-    def _owners(self, rows: Floats, cell: Ints) -> Ints:
-        """The cluster on show of each row, given its cell: of those that are in none the one of least cost."""
-        assert self.model is not None
-        of = np.append(self.model.place, -1)[cell]
-        alone = (of < 0).nonzero()[0]
-        if len(alone):
-            of[alone] = self.model.nearest(rows[alone]).cluster
-        return of
-
-    def _note(self) -> None:
-        """Keep in the history how the latest events share out among the clusters on show."""
-        assert self.model is not None
-        if len(self.model.names) == 1:  # at the first event above all: `_seen` would have to load SciPy
-            sums = [float(self.recent(self.look_gap)[1].sum())]
-        else:
-            rows, weight, seen = self._seen(self.look_gap)
-            sums = np.bincount(self._owners(rows, seen.cell), weight, len(self.model.names)).tolist()
-        self.lineage.history.add(self.n_seen, dict(zip(self.model.names.tolist(), sums, strict=True)))
-
-    def _beyond(self, points: Floats, penalty: float, model: Model | None = None) -> Bools:
-        """Which points are farther from every cluster's mean than a birth costs."""
-        assert self.model is not None
-        means = (model or self.model).shown.clusters.mean
-        known = points[:, : means.shape[1]]
-        nearest = np.min([((known - mean) ** 2).sum(axis=1) for mean in means], axis=0)
-        return np.asarray(nearest > penalty)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
-from streamclust.engine.births import MIN_BIRTH_EVENTS, worthwhile
 from streamclust.engine.model import Model, Result, chosen, joined, large_rows, weighing
+from streamclust.engine.newborn import MIN_BIRTH_EVENTS, worthwhile
 from streamclust.engine.recent_events import BLOCK_EVENTS
 from streamclust.engine.settings import EngineSettings
 from streamclust.moments import Moments

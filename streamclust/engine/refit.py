@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
-from threading import Thread
-from typing import Any, NamedTuple
-from weakref import WeakSet
+from typing import NamedTuple
 
 import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
-from streamclust.engine.births import MIN_BIRTH_EVENTS
 from streamclust.engine.dependence import RecentSequence
 from streamclust.engine.dp_means import refit_dp_means
-from streamclust.engine.fixed_components import NOTHING_ASIDE, SetAside
+from streamclust.engine.fixed_components import FixedComponents
 from streamclust.engine.imputation import Gaps, supported
 from streamclust.engine.joining import joined_components
 from streamclust.engine.leaf_shares import WithStrays
 from streamclust.engine.model import NOWHERE, Model, Result, check_finite, chosen, joined, weighing
+from streamclust.engine.newborn import MIN_BIRTH_EVENTS
 from streamclust.engine.rare_clusters import by_itself, keeping_rare, owners, with_rare
 from streamclust.engine.settings import COVARIANCE, EngineSettings
 from streamclust.lineage import majority
@@ -40,36 +37,59 @@ MIN_INDEPENDENT_PER_FEATURE = 4.0
 split the ways of sources that wander."""
 
 
-class Work(NamedTuple):
+@dataclass(frozen=True)
+class SearchMode:
+    """How a refit searches."""
+
+    cold: bool
+    """Whether it also searches from nothing."""
+    settling: bool
+    """Whether it is the last word on what was learnt."""
+    fresh: bool
+    """Whether it starts without the clusters and the prior of the old model: the last refit from those failed."""
+    drifted: bool
+    """Whether the stream has drifted, so that the tree stands for the latest events."""
+    search_strays: bool
+    """Whether it searches for rare clusters among the strays."""
+
+
+@dataclass(frozen=True, eq=False)
+class RefitEvents:
+    """Recent events by which a refit judges what it finds."""
+
+    present: Floats
+    """Events since the stream last changed."""
+    weight: Floats
+    """Weights of the present's events."""
+    strays: Floats
+    """Watched events outside every large cluster."""
+    watched: Floats
+    """The latest events; none if drift is ignored or too few have been watched to judge by."""
+    weight_of_one: float
+    """Average weight of one of the latest events."""
+    gaps: Gaps | None
+    """All events, if they are all known and some of their values were missing."""
+    sequence: RecentSequence
+    """Recent events in their order, which tell how many independent events the tree's are worth."""
+    n_events: float
+    """Number of events that the tree stands for."""
+
+
+@dataclass(frozen=True, eq=False)
+class RefitInput:
     """Input of a refit: copies that nothing else writes to."""
 
     settings: EngineSettings
+    number: int
+    """Number of the refit, which seeds its random numbers."""
     tree: SummaryTree
     old: Model
     start: Moments
-    present: tuple[Floats, Floats]
-    """Events since the stream last changed, and what each weighs."""
-    strays: Floats
-    search_strays: bool
-    cold: bool
-    settling: bool
-    """Whether it is the last word on what was learnt."""
-    number: int
-    watched: Floats
-    """The latest events; none, if drift is ignored or too few have been watched to judge by."""
-    drifted: bool
-    each: float = 1.0
-    """What one of the latest events weighs."""
-    aside: SetAside = NOTHING_ASIDE
-    """Components of the old model that `tree` holds no events of: they stay as they are."""
-    gaps: Gaps | None = None
-    """All events, if they are all known and some of their values were missing."""
-    fresh: bool = False
-    """Whether to start without the clusters and the prior of the old model: the last refit from those failed."""
-    sequence: RecentSequence | None = None
-    """Recent events in their order, which tell how many independent events the tree's are worth."""
-    n_events: float = 0.0
-    """Number of events that the tree stands for."""
+    """Components to start from."""
+    fixed: FixedComponents
+    """Components of the old model that the tree holds no events of: they stay as they are."""
+    events: RefitEvents
+    mode: SearchMode
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,102 +109,6 @@ class Found:
     owner: tuple[int, ...] = ()
 
 
-class RefitError(RuntimeError):
-    """A refit failed before it was saved; the message is `reason_of` what it raised then."""
-
-
-def reason_of(error: Exception) -> str:
-    """Why a refit failed, the same before and after it was saved."""
-    return str(error) if isinstance(error, RefitError) else f"{type(error).__name__}: {error}"
-
-
-class Refit:
-    """A refit on its way. What it does depends on event counts alone, not on how long it takes.
-
-    It may be pickled, copied or saved on its way: that waits for it. So does a fork; a child process that was forked
-    all the same, without the thread, does the work itself.
-    """
-
-    def __init__(self, due: int, found: Found | None = None, error: Exception | None = None) -> None:
-        self.due = due
-        self._found = found
-        self._error = error
-        self._work: Work | None = None
-        self._thread: Thread | None = None
-
-    @classmethod
-    def started(cls, work: Work, due: int, background: bool) -> Refit:
-        """Begin, in a thread of its own if `background`."""
-        refit = cls(due)
-        refit._work = work
-        if background:
-            refit._thread = Thread(target=refit._run, name="streamclust-refit", daemon=True)
-            RUNNING.add(refit)
-            refit._thread.start()
-        else:
-            refit._run()
-        return refit
-
-    def _run(self) -> None:
-        assert self._work is not None
-        try:
-            self._found = find(self._work)
-        except Exception as error:  # handed to whoever asks for the result
-            self._error = error
-        self._work = None
-
-    def wait(self, timeout: float | None = None) -> None:
-        """Wait until the thread, if there is one, has ended."""
-        if self._thread is not None:
-            self._thread.join(timeout)
-            if not self._thread.is_alive():
-                RUNNING.discard(self)
-
-    def result(self) -> Found:
-        """What was found; waits for it. Raises what the search raised."""
-        self.wait()
-        if self._found is None and self._error is None:  # forked: the thread stayed behind in the parent
-            self._run()
-        if self._error is not None:
-            raise self._error
-        assert self._found is not None
-        return self._found
-
-    def outcome(self) -> Found | str:
-        """What was found or, if the search failed, the reason; waits for it."""
-        try:
-            return self.result()
-        except Exception as error:
-            return reason_of(error)
-
-    def __getstate__(self) -> dict[str, Any]:
-        found = self.outcome()
-        failed = isinstance(found, str)
-        return {
-            "due": self.due,
-            "_found": None if failed else found,
-            "_error": RefitError(found) if failed else None,
-            "_work": None,
-            "_thread": None,
-        }
-
-
-RUNNING: WeakSet[Refit] = WeakSet()
-"""Refits in threads."""
-FORK_SECONDS = 30.0
-"""A fork waits so long for each running refit, since a child would inherit the locks that its thread holds."""
-
-
-def wait_before_fork() -> None:
-    """Let running refits end."""
-    for refit in list(RUNNING):
-        refit.wait(FORK_SECONDS)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=wait_before_fork)
-
-
 def widened(rows: Moments, tree: SummaryTree | WithStrays) -> Moments:
     """Clusters with all features of a tree: in those that have appeared since, they vary about one value."""
     if rows.n_features == tree.n_features:
@@ -192,38 +116,44 @@ def widened(rows: Moments, tree: SummaryTree | WithStrays) -> Moments:
     return rows.widen(tree.total.mean[0, rows.n_features :])
 
 
-def find(work: Work) -> Found:
+def find(given: RefitInput) -> Found:
     """Refit from given clusters; where `cold`, challenge the result by one from nothing."""
-    settings, start = work.settings, work.start
+    settings, start = given.settings, given.start
     sampled = settings.refit != "chunky-em"
-    tree = WithStrays(work.tree, work.old.large, work.strays) if sampled else work.tree
+    tree = WithStrays(given.tree, given.old.large, given.events.strays) if sampled else given.tree
     start = widened(start, tree)
-    if work.search_strays and settings.refit == "bkm":
-        start = with_rare(settings, start, work.strays[work.old.large.outside(work.strays)], work.number)
-    best = fit_dependent(work, tree, start if work.fresh else with_prior(start, work.old.result))
-    if isinstance(tree, WithStrays) and settings.refit == "bkm" and not work.drifted:
+    if given.mode.search_strays and settings.refit == "bkm":
+        start = with_rare(
+            settings, start, given.events.strays[given.old.large.outside(given.events.strays)], given.number
+        )
+    best = fit_dependent(given, tree, start if given.mode.fresh else with_prior(start, given.old.result))
+    if isinstance(tree, WithStrays) and settings.refit == "bkm" and not given.mode.drifted:
         best = keeping_rare(settings, best, start, *tree.outside())
-    if work.drifted:
-        best = keeping(best, fed(best, work.watched))
-    if work.gaps is not None:
-        best = keeping_supported(best, work.gaps)
-    best, placed = with_aside(work, best)
-    compared = Comparison.of(work, tree, placed)
+    if given.mode.drifted:
+        best = keeping(best, fed(best, given.events.watched))
+    if given.events.gaps is not None:
+        best = keeping_supported(best, given.events.gaps)
+    best, placed = with_fixed(given, best)
+    compared = Comparison.of(given, tree, placed)
     component, shared, new_weight = compared.by(best)
-    if len(work.watched) and best.n_clusters > 1:
-        least = events_needed(best.clusters.weight, len(work.watched))
+    if len(given.events.watched) and best.n_clusters > 1:
+        least = events_needed(best.clusters.weight, len(given.events.watched))
         # Strays are kept for long: where the summary has forgotten theirs, they are no reason for a new cluster.
-        remembered = best.clusters.weight >= MIN_BIRTH_EVENTS * work.each
-        kept = heirs(shared) | fed(best, work.watched, least) | (fed(best, work.strays) & remembered)
+        remembered = best.clusters.weight >= MIN_BIRTH_EVENTS * given.events.weight_of_one
+        kept = (
+            heirs(shared)
+            | fed(best, given.events.watched, least)
+            | (fed(best, given.events.strays) & remembered)
+        )
         kept[len(kept) - len(placed) :] = True
         if not kept.all():
             best = keeping(best, kept)
             component, shared, new_weight = compared.by(best)
-    rows, each = work.present
+    rows, each = given.events.present, given.events.weight
     strangers = float(each @ by_itself(best).outside(rows) / max(each.sum(), np.finfo(float).tiny))
     if not settings.joins:
         return Found(best, shared, shared.sum(axis=1), new_weight, strangers)
-    owner = joins(work, best, compared, component, majority(shared, new_weight))
+    owner = joins(given, best, compared, component, majority(shared, new_weight))
     member = (owner[:, None] == np.arange(owner.max() + 1)).astype(float)
     shared = shared @ member
     return Found(best, shared, shared.sum(axis=1), new_weight @ member, strangers, tuple(owner.tolist()))
@@ -236,73 +166,79 @@ def keeping_supported(result: Result, events: Gaps) -> Result:
     return result
 
 
-def with_aside(work: Work, found: Result) -> tuple[Result, SetAside]:
-    """What was found and the components set aside, all together as heavy as the tree; and which those are.
+def with_fixed(given: RefitInput, found: Result) -> tuple[Result, FixedComponents]:
+    """What was found and the fixed components, all together as heavy as the tree; and those fixed.
 
     Left out are those whose mean is nearer to a component that was found: they would be clusters without events.
     """
-    aside = work.aside
-    if not len(aside):
-        return found, aside
-    rows = aside.moments(work.old)
-    if rows.n_features < work.tree.n_features:
-        rows = rows.widen(work.tree.total.mean[0, rows.n_features :])
+    fixed = given.fixed
+    if not len(fixed):
+        return found, fixed
+    rows = fixed.moments(given.old)
+    if rows.n_features < given.tree.n_features:
+        rows = rows.widen(given.tree.total.mean[0, rows.n_features :])
     owner = owners(joined(found, rows), rows.mean)
     lasting = np.flatnonzero(owner == found.n_clusters + np.arange(len(rows)))
-    aside, rows = aside.some(lasting), rows[lasting]
+    fixed, rows = fixed.some(lasting), rows[lasting]
     total = float(found.clusters.weight.sum())
-    found = weighing(found, max(total - aside.weight[aside.retired].sum(), MIN_BIRTH_EVENTS * work.each))
-    return joined(found, rows), aside
+    found = weighing(
+        found, max(total - fixed.weight[fixed.retired].sum(), MIN_BIRTH_EVENTS * given.events.weight_of_one)
+    )
+    return joined(found, rows), fixed
 
 
 class Comparison(NamedTuple):
     """A sample of events, by which the clusters of a refit are compared with those before.
 
-    Each component set aside counts as one event more, which is its own before and after.
+    Each fixed component counts as one event more, which is its own before and after.
     """
 
     points: Floats
     weight: Floats
     before: Ints
     """The old cluster of each point, -1 for none."""
-    aside: SetAside
+    fixed: FixedComponents
     n_old: int
 
     @classmethod
-    def of(cls, work: Work, tree: SummaryTree | WithStrays, aside: SetAside) -> Comparison:
+    def of(cls, given: RefitInput, tree: SummaryTree | WithStrays, fixed: FixedComponents) -> Comparison:
         """The sample of a refit's tree."""
         points, weight = tree.sample()
-        everyone = work.old.everyone
+        everyone = given.old.everyone
         before = np.append(everyone.place, -1)[everyone.see(points).cell]
-        if len(aside):
-            means = work.old.current.clusters.mean[aside.component]
+        if len(fixed):
+            means = given.old.current.clusters.mean[fixed.component]
             beyond = np.broadcast_to(
                 tree.total.mean[0, means.shape[1] :], (len(means), points.shape[1] - means.shape[1])
             )
             points = np.vstack([points, np.hstack([means, beyond])])
-            weight = np.append(weight, aside.weight)
-            before = np.append(before, everyone.owners[aside.component])
-        return cls(points, weight, before, aside, len(work.old.ids))
+            weight = np.append(weight, fixed.weight)
+            before = np.append(before, everyone.owners[fixed.component])
+        return cls(points, weight, before, fixed, len(given.old.ids))
 
     def by(self, found: Result) -> tuple[Ints, Floats, Floats]:
         """The component of each point, the weight that old clusters and components share, and each component's."""
-        component, n = owners(found, self.points), len(self.aside)
+        component, n = owners(found, self.points), len(self.fixed)
         component[len(component) - n :] = np.arange(found.n_clusters - n, found.n_clusters)
         return component, *compare(self.before, component, self.weight, self.n_old, found.n_clusters)
 
 
-def joins(work: Work, found: Result, compared: Comparison, component: Ints, parents: list[int]) -> Ints:
+def joins(
+    given: RefitInput, found: Result, compared: Comparison, component: Ints, parents: list[int]
+) -> Ints:
     """The cluster of each component: those of retired clusters are joined as they were, all others by their shapes."""
-    retired = compared.aside.component[compared.aside.retired]
+    retired = compared.fixed.component[compared.fixed.retired]
     n, m = found.n_clusters - len(retired), len(compared.points) - len(retired)
     seen = component[:m] < n
     points, weight = compared.points[:m][seen], compared.weight[:m][seen]
     # Until the sample is full, joins that were judged by fewer events bind nobody.
-    anew = work.settling or (work.cold and not work.drifted and work.tree.n_events < 4 * len(points))
-    known = parents[:n] if work.old.version > 0 else [-1] * n
+    anew = given.mode.settling or (
+        given.mode.cold and not given.mode.drifted and given.tree.n_events < 4 * len(points)
+    )
+    known = parents[:n] if given.old.version > 0 else [-1] * n
     shown = chosen(found, np.arange(n)) if len(retired) else found
     owner = joined_components(shown, points, weight, component[:m][seen], np.array(known), anew)
-    _, old = np.unique(work.old.owners[retired], return_inverse=True)
+    _, old = np.unique(given.old.owners[retired], return_inverse=True)
     return np.concatenate([owner, owner.max() + 1 + old])
 
 
@@ -348,18 +284,18 @@ def with_prior(start: Moments, old: Result) -> Moments | Partition:
     return start
 
 
-def fit_dependent(work: Work, tree: SummaryTree | WithStrays, start: Moments | Partition) -> Result:
+def fit_dependent(given: RefitInput, tree: SummaryTree | WithStrays, start: Moments | Partition) -> Result:
     """Refit with as much evidence as the events have under the clusters that are found.
 
     How far events depend on each other shows within clusters. The old ones tell nothing of events that came since at
     other places, so the refit is repeated while those found show that the evidence was less than half of what it took.
     """
-    evidence = 1.0 if work.sequence is None else work.sequence.evidence(work.old)
+    evidence = given.events.sequence.evidence(given.old)
     for _ in range(MAX_EVIDENCE_ROUNDS):
-        work.tree.n_independent = n_independent(evidence, work.n_events, tree.n_features)
-        best = fit(work.settings, tree, start, work.number, work.cold)
+        given.tree.n_independent = n_independent(evidence, given.events.n_events, tree.n_features)
+        best = fit(given.settings, tree, start, given.number, given.mode.cold)
         check_finite(best.clusters)
-        found = 1.0 if work.sequence is None else work.sequence.evidence(by_itself(best))
+        found = given.events.sequence.evidence(by_itself(best))
         if found > evidence / 2:
             break
         evidence = found

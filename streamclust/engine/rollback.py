@@ -1,23 +1,21 @@
-"""Attempts: looks and refits either take effect whole, or leave the engine as it was."""
+"""Rollback: looks and refits either take effect whole, or leave the stream as it was."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 from streamclust._kernels.types import Floats
 from streamclust.engine import schedule
+from streamclust.engine.background import Refit, reason_of
 from streamclust.engine.model import Model
-from streamclust.engine.new_features import NEVER
 from streamclust.engine.recent_events import Watch
-from streamclust.engine.refit import Refit, reason_of
 from streamclust.engine.shards import Shards
+from streamclust.engine.stream import Counters, Stream
 from streamclust.lineage import Mark
 from streamclust.tree import SummaryTree
-
-if TYPE_CHECKING:
-    from streamclust.engine.engine import Engine
 
 log = logging.getLogger(__name__)
 
@@ -41,80 +39,81 @@ class ShardContents(NamedTuple):
         """Put them back."""
         self.strays.count = self.n_strays
         shards.replace_strays(self.strays)
-        for ring, rows in zip(
-            [shards.whole, *(part.watch for part in shards.values())], self.rows, strict=True
-        ):
+        rings = [shards.whole, *(part.watch for part in shards.values())]
+        for ring, rows in zip(rings, self.rows, strict=True):
             ring.replace_rows(rows)
         for part, tree in zip(shards.values(), self.trees, strict=True):
             part.tree = tree
 
 
 class Savepoint(NamedTuple):
-    """State of an engine that looks and refits change."""
+    """State of a stream that looks and refits change."""
 
-    counters: dict[str, Any]
+    counters: Counters
     model: Model | None
     pending_refit: Refit | None
     lineage: Mark
-    kept: ShardContents
+    contents: ShardContents
 
     @classmethod
-    def of(cls, engine: Engine) -> Savepoint:
+    def of(cls, stream: Stream) -> Savepoint:
         """The state before an attempt."""
-        kept = ShardContents.of(engine.shards)
-        return cls(engine.counters, engine.model, engine.pending_refit, engine.lineage.mark(), kept)
+        contents = ShardContents.of(stream.shards)
+        return cls(
+            replace(stream.counters), stream.model, stream.pending_refit, stream.lineage.mark(), contents
+        )
 
-    def restore(self, engine: Engine) -> None:
+    def restore(self, stream: Stream) -> None:
         """Undo what was done since."""
-        vars(engine).update(self.counters)
-        engine.model, engine.pending_refit = self.model, self.pending_refit
-        engine.lineage.restore(self.lineage)
-        self.kept.restore(engine.shards)
+        stream.counters, stream.model, stream.pending_refit = self.counters, self.model, self.pending_refit
+        stream.lineage.restore(self.lineage)
+        self.contents.restore(stream.shards)
 
 
-def attempt(engine: Engine, action: Callable[[], None]) -> None:
+def attempt(stream: Stream, action: Callable[[], None]) -> None:
     """Do something that publishes models; then report lifecycle events.
 
     If it fails, the last good model stays, and the failure is logged and counted. If it is interrupted (Ctrl-C), it
     remains due.
     """
-    before = Savepoint.of(engine)
+    before = Savepoint.of(stream)
     try:
         action()
     except Exception as error:
-        before.restore(engine)
-        give_up(engine, error)
+        before.restore(stream)
+        give_up(stream, error)
     except BaseException:
-        before.restore(engine)
+        before.restore(stream)
         raise
-    engine.lineage.deliver()
+    stream.lineage.deliver()
 
 
-def give_up(engine: Engine, error: Exception) -> None:
+def give_up(stream: Stream, error: Exception) -> None:
     """Count a failed look or refit, and go on with the model as the last refit found it.
 
     The next look comes after the usual number of events, the next refit no sooner than after a successful one; it
     starts from nothing.
     """
-    engine.n_failed_refits += 1
-    engine.failures_in_a_row += 1
-    engine.last_failure = reason_of(error)
-    if is_power_of_two(engine.failures_in_a_row):
+    counters = stream.counters
+    counters.n_failed_refits += 1
+    counters.failures_in_a_row += 1
+    counters.last_failure = reason_of(error)
+    if is_power_of_two(counters.failures_in_a_row):
         log.error(
             "a refit failed at event %d (%d in a row); the last good model stays, and events are learnt: %s",
-            engine.n_seen,
-            engine.failures_in_a_row,
-            engine.last_failure,
+            counters.n_seen,
+            counters.failures_in_a_row,
+            counters.last_failure,
             exc_info=error,
         )
-    engine.pending_refit = None
-    if engine.model is not None:
-        engine.model = engine.model.published
-        engine.learnt_until = min(engine.learnt_until, engine.model.n_seen)
-    engine.begin, engine.moving, engine.change_due = 0, False, NEVER
-    engine.next_look = max(engine.next_look, engine.n_seen + engine.look_gap)
-    gap = min(engine.n_seen, engine.settings.refit_every)
-    engine.next_refit = max(engine.next_refit, engine.n_seen + max(gap, schedule.MIN_FIRST_EVENTS))
+    stream.pending_refit = None
+    if stream.model is not None:
+        stream.model = stream.model.published
+        counters.learnt_until = min(counters.learnt_until, stream.model.n_seen)
+    counters.begin, counters.moving, counters.change_due = 0, False, schedule.NEVER
+    counters.next_look = max(counters.next_look, counters.n_seen + counters.look_gap)
+    gap = max(min(counters.n_seen, stream.settings.refit_every), schedule.MIN_FIRST_EVENTS)
+    counters.next_refit = max(counters.next_refit, counters.n_seen + gap)
 
 
 def is_power_of_two(n: int) -> bool:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from typing import NamedTuple
+
+NEVER = sys.maxsize
+"""Event count of something that is not due."""
 LOOK_EVENTS = 2048
 """Events between two looks (comparisons of stream and model) of a stream that does not change."""
 MIN_GAP_EVENTS = 256
@@ -29,6 +34,15 @@ MAX_GAP_EVENTS = 2**52
 FULL_SAMPLE = 2.0
 """A summary's sample is full if so many times as many events as it can hold were learnt when it was last searched: by
 then it holds nearly nine in ten."""
+
+
+class RefitRequest(NamedTuple):
+    """A refit that a look asks for."""
+
+    lag: int
+    """Events after which it is published."""
+    search: bool = False
+    """Whether it also searches from nothing."""
 
 
 def first_refit(n_features: int) -> int:

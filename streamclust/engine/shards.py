@@ -261,6 +261,15 @@ class Shards(dict[Hashable, Shard]):
         trees = [self[shard].tree, *(part.tree for part in self.values())]
         return next((tree for tree in trees if tree.n_events), trees[0]).fill(row)
 
+    @property
+    def hold_events(self) -> bool:
+        """Whether any shard holds an event."""
+        return any(part.tree.n_events for part in self.values())
+
+    def forget_latest(self) -> None:
+        """Drop the latest events, which are of all shards."""
+        self.whole = Ring(0, WHOLE_EVENTS)
+
     def begin(self, n_features: int) -> None:
         """The features of the first event."""
         self.n_features = self.capacity = n_features

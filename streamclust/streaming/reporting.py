@@ -90,22 +90,22 @@ class Reporting(SharedModel):
         """
         with self._turn, self._lock:
             self._intake.flush()
-            return self.n_seen * self._intake.engine.evidence
+            return self.n_seen * self._intake.engine.present.evidence
 
     @property
     def n_failed_refits(self) -> int:
         """Number of refits, and looks between them, that failed: each time the last good model stayed."""
-        return self._intake.engine.n_failed_refits
+        return self._intake.engine.counters.n_failed_refits
 
     @property
     def n_failed_in_a_row(self) -> int:
         """Number of refits and looks that have failed since a refit last succeeded."""
-        return self._intake.engine.failures_in_a_row
+        return self._intake.engine.counters.failures_in_a_row
 
     @property
     def last_refit_error(self) -> str:
         """Reason of the latest failure of a refit; empty if none has failed."""
-        return self._intake.engine.last_failure
+        return self._intake.engine.counters.last_failure
 
     @property
     def n_seen_by_shard(self) -> dict[Hashable, int]:
@@ -139,8 +139,8 @@ class Reporting(SharedModel):
         engine, model = self._intake.engine, self.model
         if model is None:
             return self._waiting_cluster()
-        rows, parts = self._expanded(engine.clusters()), self._expanded(engine.components())
-        return self._listed(model, rows, parts, engine.last_seen())
+        rows, parts = self._expanded(engine.queries.clusters()), self._expanded(engine.queries.components())
+        return self._listed(model, rows, parts, engine.queries.last_seen())
 
     def _clusters_published(self) -> list[Cluster]:
         """The clusters of the published model, without waiting for the thread that learns."""
@@ -302,7 +302,7 @@ class Reporting(SharedModel):
         """
         with self._turn, self._lock:
             self._intake.flush()
-            search, sketch = self._intake.engine.snapshot_search(method, consistent), self.sketch
+            search, sketch = self._intake.engine.queries.snapshot_search(method, consistent), self.sketch
         tree = search()
         return tree if sketch is None else replace(tree, leaves=sketch.expand_moments(tree.leaves))
 
@@ -321,7 +321,7 @@ class Reporting(SharedModel):
                 raise ValueError("there is nothing to draw: learn at least one event first")
             names, model = self.feature_names, self.model
             latest = self.latest() if self.sketch is not None else self._intake.engine.shards.latest()
-            components = self._expanded(self._intake.engine.components())
+            components = self._expanded(self._intake.engine.queries.components())
         if features is not None and not set(features) <= set(names):
             raise ValueError(f"features must be two of {list(names)}, got {tuple(features)}")
         shown: dict[str, Any] = {

@@ -242,9 +242,9 @@ def test_a_part_that_leaves_takes_its_latest_events_with_it():
     rows = shifted(9000, 6000, 2.5)
     engine.learn(rows[:4000], shard="stays")
     engine.learn(rows[4000:], shard="leaves")
-    assert engine.begin > 0
+    assert engine.counters.begin > 0
     engine.release("leaves")
-    assert engine.begin == len(engine.shards.whole) == 0
+    assert engine.counters.begin == len(engine.shards.whole) == 0
     engine.settle()
     engine.learn(rows[:3000], shard="stays")
     assert engine.model.weight.sum() == pytest.approx(7000, rel=0.5)
@@ -255,8 +255,8 @@ def test_the_present_is_what_is_kept_of_all_its_events():
     """The latest 2,048 in a row, and before those one in eight, which stands for eight."""
     engine = Engine(2, EngineSettings(background=False))
     engine.learn(shifted(22_000, 16_000, 2.5))
-    rows, weight, covered = engine.present_rows()
-    present = engine.n_seen - engine.begin
+    rows, weight, covered = engine.present.rows()
+    present = engine.n_seen - engine.counters.begin
     assert covered
     assert WHOLE_EVENTS + BLOCK_EVENTS < present <= 6300
     assert len(rows) == pytest.approx(WHOLE_EVENTS + (present - WHOLE_EVENTS) / BLOCK_EVENTS, abs=2)

@@ -71,12 +71,12 @@ def test_the_history_goes_with_the_checkpoint(tmp_path):
 def test_a_cluster_the_sample_has_not_seen_is_as_it_was_published():
     engine = learnt(300, lambda i: 0.5)
     far = Moments.of_points(np.random.default_rng(1).normal([-300.0, 70.0], size=(40, 2)))
-    engine._open(far)
-    newborn = engine.clusters()[-1]
+    engine.monitor.births.open(far)
+    newborn = engine.queries.clusters()[-1]
     np.testing.assert_allclose(newborn.mean, far.mean)
     np.testing.assert_allclose(newborn.covariance, far.covariance)
-    assert (engine.clusters().weight > 0).all()
-    assert engine.clusters().weight.sum() == pytest.approx(300.0)
+    assert (engine.queries.clusters().weight > 0).all()
+    assert engine.queries.clusters().weight.sum() == pytest.approx(300.0)
     assert engine.model.result.clusters.weight.sum() == pytest.approx(300.0)
-    tree = engine.snapshot()
+    tree = engine.queries.snapshot()
     assert set(tree.ids[tree.cut_nodes(k=len(engine.model.ids))].tolist()) == set(engine.model.ids)

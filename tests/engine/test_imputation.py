@@ -252,7 +252,7 @@ def test_an_attempt_that_fails_puts_back_what_was_drawn():
         assert not np.array_equal(engine.shards.latest(), drawn[0])
         raise ValueError("no")
 
-    attempt(engine, publish_and_fail)
+    attempt(engine.stream, publish_and_fail)
     assert [part.tree for part in engine.shards.values()] == trees
     kept = engine.shards.latest(), engine.shards.near()[0], engine.shards.strays.latest()
     assert all(np.array_equal(a, b) for a, b in zip(kept, drawn, strict=True))

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamclust.engine import Engine, EngineSettings, schedule
-from streamclust.engine.births import newborn
 from streamclust.engine.leaf_shares import WithStrays, as_of_now, drifted, p_value_of_shares
-from streamclust.engine.new_features import NEVER
+from streamclust.engine.newborn import newborn
 from streamclust.engine.recent_events import BLOCK_EVENTS, WINDOW_EVENTS, Watch, side_by_side, watched_in
+from streamclust.engine.schedule import NEVER
 from streamclust.engine.shards import Shard
 from streamclust.refit.dp_means.online import lead
 from streamclust.tree import SummaryTree
@@ -86,7 +86,7 @@ def test_the_present_of_what_forgets_is_no_older_than_its_memory():
     engine = Engine(1, EngineSettings(half_life=300.0, background=False))
     engine.learn(rng.normal(size=(6000, 1)) + 9.0 * labels[:, None])
     kept = np.exp2(-np.arange(6000)[::-1] / 300.0)
-    shares = engine.clusters().weight / engine.clusters().weight.sum()
+    shares = engine.queries.clusters().weight / engine.queries.clusters().weight.sum()
     assert shares.max() == pytest.approx(kept[labels].sum() / kept.sum(), abs=0.05)
 
 
@@ -129,7 +129,7 @@ def test_a_new_cluster_is_shown_before_any_refit_found_it(penalty):
     )
     engine.learn(new)
     assert [change.kind for change in told[before:]] == ["born"]
-    assert engine.change_due == engine.next_look  # it was seen, and a refit will judge it
+    assert engine.counters.change_due == engine.counters.next_look  # it was seen, and a refit will judge it
     assert engine.model.predict(np.array([[30.0, 30.0]])) == [engine.model.ids[-1]]
     engine.learn(np.tile(new, (2, 1)))
     assert engine.change_due == NEVER

@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from streamclust import StreamClusterer
 from streamclust.engine import schedule
-from streamclust.engine.births import MIN_BIRTH_EVENTS
+from streamclust.engine.newborn import MIN_BIRTH_EVENTS
 from streamclust.engine.refit import events_needed, fed, heirs, keeping
 from streamclust.refit.bkm.fit import fit_points
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from streamclust import StreamClusterer
-from streamclust.engine import monitor, refit
+from streamclust.engine import births, monitor, refit
 
 CENTRES = np.array([[0, 0], [12, 0], [0, 12], [12, 12], [24, 6]], float)
 
@@ -92,7 +92,7 @@ def test_a_failed_look_leaves_the_model_as_it_was(monkeypatch):
     def broken(*_):
         raise FloatingPointError("overflow")
 
-    monkeypatch.setattr(monitor, "newborn", broken)
+    monkeypatch.setattr(births, "newborn", broken)
     monkeypatch.setattr(monitor, "with_latest", broken)
     model.learn_many(events(4096, seed=1))
     assert model.n_failed_refits > 0

@@ -210,11 +210,11 @@ FORKING = """
     import os, sys, time
     import numpy as np
     from streamclust import StreamClusterer
-    from streamclust.engine import refit
+    from streamclust.engine import background, refit
 
     wait_for_it = sys.argv[1] == "waits"
     if not wait_for_it:
-        refit.FORK_SECONDS = 0.0
+        background.FORK_SECONDS = 0.0
     real = refit.find
 
     def slow(work):
@@ -228,10 +228,10 @@ FORKING = """
     model.learn_many(x[:6000])
     refit.find = slow
     done = 6000
-    while model._intake.engine.pending_refit is None:
+    while model._intake.engine.stream.pending_refit is None:
         model.learn_many(x[done : done + 1])
         done += 1
-    running = model._intake.engine.pending_refit._thread
+    running = model._intake.engine.stream.pending_refit._thread
     assert running.is_alive()
     child = os.fork()
     refit.find = real
