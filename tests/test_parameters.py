@@ -15,8 +15,9 @@ from typer.main import get_command
 from streamclust import StreamClusterer
 from streamclust.batch import StreamEstimator
 from streamclust.engine import EngineSettings, schedule
-from streamclust.engine.recent_events import BLOCK_EVENTS, WINDOW_EVENTS
+from streamclust.engine.event_ring import WINDOW_EVENTS
 from streamclust.engine.settings import COVARIANCE, check_parameters
+from streamclust.engine.watched_events import BLOCK_EVENTS
 from streamclust.families import FAMILIES, MIXTURES
 from streamclust.parameters import (
     GAUSSIANS,

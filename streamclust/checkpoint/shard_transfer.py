@@ -9,7 +9,7 @@ from streamclust.checkpoint.sketches import Arrays, State, pack_sketch, sketch_f
 from streamclust.checkpoint.state import key_of, shard_from_state
 from streamclust.checkpoint.waiting_events import pack_waiting, unpack_waiting, waiting_of
 from streamclust.engine.door import Block
-from streamclust.engine.shards import Shard
+from streamclust.engine.shard import Shard
 from streamclust.sketch import Sketch
 
 

@@ -14,11 +14,13 @@ from streamclust.checkpoint.validation import check_engine
 from streamclust.checkpoint.validation import whole as whole_number
 from streamclust.engine import Engine, EngineSettings, Model
 from streamclust.engine.background import Refit, RefitError
+from streamclust.engine.event_ring import EventRing
 from streamclust.engine.model import Result
-from streamclust.engine.recent_events import Ring, Watch
 from streamclust.engine.refit import Found
-from streamclust.engine.shards import WHOLE_EVENTS, Shard, Shards
+from streamclust.engine.shard import Shard
+from streamclust.engine.shards import Shards
 from streamclust.engine.stream import Counters, Stream
+from streamclust.engine.watched_events import WatchedEvents
 from streamclust.families import FAMILIES, MIXTURES, FamilyClass, FlatGaussian
 from streamclust.lineage import Lineage
 from streamclust.moments import Moments
@@ -60,11 +62,11 @@ def engine_state(engine: Engine, merged: bool = False) -> State:
         more, kept = shard_state(part)
         values["shards"].append({"key": key} | kept)
         arrays |= {f"shard{i}.{name}": value for name, value in more.items()}
-    arrays |= ring_arrays(engine.shards.whole, "whole.")
-    values["whole"] = engine.shards.whole.count
+    arrays |= ring_arrays(engine.shards.recent.ring, "whole.")
+    values["whole"] = engine.shards.recent.ring.count
     values |= pack_sketch(engine.sketch, arrays)
-    arrays["strays"] = engine.shards.strays.rows.copy()
-    values["strays"] = engine.shards.strays.count
+    arrays["strays"] = engine.shards.recent.strays.rows.copy()
+    values["strays"] = engine.shards.recent.strays.count
     if engine.model is not None:
         values["model"] = pack_model(engine.model, "model.", arrays)
     if engine.stream.pending_refit is not None:
@@ -77,17 +79,19 @@ def engine_from_state(state: State) -> Engine:
     arrays, values = state
     settings, n_features = EngineSettings(**OLDER | values["settings"]), values["n_features"]
     whole_number("n_features", n_features)
-    strays = Watch(0)
+    strays = WatchedEvents(0)
     strays.rows, strays.count = np.array(arrays["strays"]), values["strays"]
     parts = {
         key_of(part): shard_from_state(State(under(arrays, f"shard{i}."), part))
         for i, part in enumerate(values["shards"])
     }
     capacity = values.get("capacity", n_features)
-    latest = Ring(0, WHOLE_EVENTS)
+    shards = Shards(n_features, settings)
+    shards.capacity = capacity
+    shards.update(parts)
+    shards.recent.replace_strays(strays)
     if "whole" in values:  # older checkpoints have none
-        fill_ring(latest, under(arrays, "whole."), values["whole"])
-    shards = Shards.restored(n_features, capacity, settings, parts, strays, latest)
+        fill_ring(shards.recent.ring, under(arrays, "whole."), values["whole"])
     refit = unpack_refit(values["refit"], under(arrays, "refit.")) if "refit" in values else None
     model = model_in(state)
     older = {"known_features": shards.n_features}  # older checkpoints do not tell
@@ -143,18 +147,18 @@ def shard_state(part: Shard) -> State:
 def shard_from_state(state: State) -> Shard:
     """The shard that `shard_state` saved."""
     tree = SummaryTree.from_arrays(under(state.arrays, "tree."))
-    watch = Watch(tree.n_features)
+    watch = WatchedEvents(tree.n_features)
     fill_ring(watch, under(state.arrays, "watch."), state.values["watched"])
     return Shard(tree, watch, state.values["n_seen"], state.values.get("learnt_here", False))
 
 
-def ring_arrays(ring: Ring, prefix: str) -> Arrays:
+def ring_arrays(ring: EventRing, prefix: str) -> Arrays:
     """The arrays of a ring."""
     arrays = {prefix + name: getattr(ring, name).copy() for name in ("rows", "weight", "at")}
     return arrays if ring.missing is None else arrays | {f"{prefix}missing": ring.missing.copy()}
 
 
-def fill_ring(ring: Ring, arrays: Arrays, count: int) -> None:
+def fill_ring(ring: EventRing, arrays: Arrays, count: int) -> None:
     """Restore what `ring_arrays` gave; older checkpoints have no numbers of events, and no missing values."""
     ring.rows, ring.weight, ring.count = arrays["rows"].copy(), arrays["weight"].copy(), count
     ring.at = arrays["at"].copy() if "at" in arrays else ring.at

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from streamclust.engine import Engine, Model
 from streamclust.engine.background import Refit
 from streamclust.engine.door import RECENT_EVENTS, Block, Door, Stage
+from streamclust.engine.event_ring import EventRing
 from streamclust.engine.model import Result
-from streamclust.engine.recent_events import Ring
 from streamclust.families import family as family_named
 from streamclust.late import issparse
 from streamclust.moments import Moments
@@ -40,8 +40,8 @@ def check_engine(engine: Engine) -> None:
         must(part.tree.n_features == shards.capacity, f"the tree of shard {key!r} has other features")
         check_tree(f"tree of shard {key!r}", part.tree, engine)
         check_ring(f"watch of shard {key!r}", part.watch, shards.capacity)
-    check_ring("whole", shards.whole, shards.capacity if shards.whole.count else 0)
-    check_ring("strays", shards.strays, shards.n_features)
+    check_ring("whole", shards.recent.ring, shards.capacity if shards.recent.ring.count else 0)
+    check_ring("strays", shards.recent.strays, shards.n_features)
     born = engine.lineage.born_at
     if engine.model is not None:
         check_model(engine.model, shards.n_features)
@@ -82,7 +82,7 @@ def check_counter(name: str, value: object) -> None:
         whole(name, value)
 
 
-def check_ring(name: str, ring: Ring, width: int) -> None:
+def check_ring(name: str, ring: EventRing, width: int) -> None:
     """The latest events, their weights and numbers."""
     whole(f"count of {name}", ring.count)
     check_array(f"rows of {name}", ring.rows, (ring.size, width))

@@ -10,8 +10,8 @@ from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine.model import Model, joined, reach, weighing
 from streamclust.engine.newborn import MIN_BIRTH_EVENTS, newborn
 from streamclust.engine.present_events import PresentEvents
+from streamclust.engine.recent_events import LOOK_SAMPLE_EVENTS
 from streamclust.engine.retirement import Retirement
-from streamclust.engine.shards import LOOK_SAMPLE_EVENTS
 from streamclust.engine.stream import TOLERATED_SHARE, Stream
 from streamclust.families.cost_form import Quadratic
 from streamclust.moments import Moments
@@ -43,8 +43,8 @@ class Births:
         outside = cell == len(model.rows) if penalty is None else beyond(model, rows, penalty)
         if outside.mean() <= counters.tolerated - TOLERATED_SHARE:
             return
-        if len(stream.shards.whole):
-            rows, weight = stream.shards.near(max(gap, LOOK_SAMPLE_EVENTS))
+        if len(stream.shards.recent.ring):
+            rows, weight = stream.shards.recent.latest(max(gap, LOOK_SAMPLE_EVENTS))
             outside = model.outside(rows) if penalty is None else beyond(model, rows, penalty)
         if outside.mean() <= counters.tolerated:
             return
@@ -64,7 +64,7 @@ class Births:
         own = np.einsum("ij,ij->i", whitened, whitened) / 2 <= reach(model.n_coordinates)
         suspects = rows[~(model.in_large[cell] & own)]  # all others are inside a large cluster
         if len(suspects):
-            self.stream.shards.strays.see(suspects[model.large.outside(suspects)], first=0)
+            self.stream.shards.recent.strays.see(suspects[model.large.outside(suspects)], first=0)
 
     def _resume(self, rows: Floats, outside: Bools, penalty: float | None) -> Bools:
         """Resume the retired clusters that have enough of these rows outside all others; which rows are theirs."""

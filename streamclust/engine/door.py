@@ -12,7 +12,7 @@ import numpy as np
 from streamclust._kernels.types import Floats, Ints
 from streamclust.engine.engine import Engine
 from streamclust.engine.incomplete import Row, width_of, widths, with_width
-from streamclust.engine.recent_events import chosen_of
+from streamclust.engine.watched_events import chosen_of
 from streamclust.interrupts import HeldInterrupts
 from streamclust.late import csr_array, issparse, vstack
 from streamclust.moments import Moments

@@ -17,9 +17,10 @@ from streamclust._kernels.engine.windows import (
 )
 from streamclust._kernels.types import Floats
 from streamclust.engine.dependence import BlockCurve
+from streamclust.engine.event_ring import WINDOW_EVENTS
 from streamclust.engine.model import Model, Seen
-from streamclust.engine.recent_events import WINDOW_EVENTS
-from streamclust.engine.shards import WHOLE_EVENTS, Shards
+from streamclust.engine.recent_events import WHOLE_EVENTS
+from streamclust.engine.shards import Shards
 from streamclust.late import chdtrc, fdtrc
 
 MIN_WINDOW_EVENTS = 256
@@ -80,12 +81,12 @@ def look(shards: Shards, model: Model, n_seen: int, begin: int, moving: bool, to
 
     Windows of all events in a row are only tried where the shortest does not fit, or means are moving already.
     """
-    rows, weight = shards.near(MIN_WINDOW_EVENTS)
+    rows, weight = shards.recent.latest(MIN_WINDOW_EVENTS)
     newest = block_sums(*model.see(rows), weight, len(model.rows) + 1, MIN_WINDOW_EVENTS)
     fits = True
     if len(newest):
         if not (moving or model.moved):  # at most looks nothing has moved: that shows without p-values
-            blocks = shards.sums_by(model.published, MIN_WINDOW_EVENTS)
+            blocks = shards.recent.sums_by(model.published, MIN_WINDOW_EVENTS)
             if at_rest(newest[0], blocks, tolerated, MIN_JUDGED_EVENTS):
                 return Findings(fits=True)
         outside = newest[0, -1, 0] / max(newest[0, :, 0].sum(), 1e-300)
@@ -113,12 +114,12 @@ class Wandering:
 
     @cached_property
     def _watched(self) -> tuple[Floats, Seen]:
-        rows, weight, _ = self._shards.watched()
+        rows, weight, _ = self._shards.recent.watched()
         return weight, self._model.see(rows)
 
     @cached_property
     def _latest(self) -> tuple[Floats, Seen]:
-        rows, weight = self._shards.near()
+        rows, weight = self._shards.recent.latest()
         return weight, self._model.see(rows)
 
     def p_value(self, near: bool, n: int, independent: float) -> float:
@@ -129,7 +130,7 @@ class Wandering:
         is that of independent events and, beyond it, what means have wandered over such a time; as that was estimated,
         the statistic has the tail of an F distribution.
         """
-        stride = float(self._shards.stands_for()[-1])
+        stride = float(self._shards.recent.stands_for()[-1])
         curves = self._curves(n if near else n * stride)
         if all(curve.correlation_time() == 1.0 for curve, _ in curves):
             return independent
@@ -143,7 +144,7 @@ class Wandering:
             return 1.0
         a, b = (part[judged, None] for part in size)
         step = (
-            1.0 if near else float(self._shards.stands_for()[first:].min())
+            1.0 if near else float(self._shards.recent.stands_for()[first:].min())
         )  # means of a shorter time vary more
         span = np.minimum(a, b)[:, 0] * step
         wandered, n_bends = (
@@ -160,10 +161,10 @@ class Wandering:
 
     def _curves(self, newest: float) -> list[tuple[BlockCurve, float]]:
         """How block means varied before the newest events, and the events that each of those compared stands for."""
-        watched, latest = self._shards.watched()[2], self._shards.latest_numbers()
+        watched, latest = self._shards.recent.watched()[2], self._shards.recent.latest_numbers()
         end = int(latest[-1]) + 1 - newest
         far, near = ((number >= self._begin) & (number < end) for number in (watched, latest))
-        rows, stride = self._shards.evenly_watched(far)
+        rows, stride = self._shards.recent.evenly_watched(far)
         parts = (self._watched, rows, stride), (self._latest, np.flatnonzero(near), 1.0)
         k = len(self._model.rows)
         return [(BlockCurve.of(seen.some(past), k), step) for (_, seen), past, step in parts if len(past)]
@@ -178,15 +179,15 @@ def moments_of(sums: Floats, d: int) -> tuple[Floats, Floats]:
 def climb(shards: Shards, model: Model, near: bool) -> Iterator[tuple[bool, int, float]]:
     """Every window, the shortest first: whether it is of events in a row or of watched ones, how many, and p-value."""
     if near:
-        rows, weight = shards.near()
+        rows, weight = shards.recent.latest()
         for n, p in rungs(weight, lambda part: model.see(rows[part]), len(model.rows), WHOLE_EVENTS // 2):
             yield True, n, p
     if model.moved:
-        rows, weight, _ = shards.watched()
+        rows, weight, _ = shards.recent.watched()
         for n, p in rungs(weight, lambda part: model.see(rows[part]), len(model.rows), WINDOW_EVENTS // 2):
             yield False, n, p
     else:
-        blocks = shards.sums_by(model.published, MIN_WINDOW_EVENTS)
+        blocks = shards.recent.sums_by(model.published, MIN_WINDOW_EVENTS)
         found = p_values(ladder_statistics(blocks, MIN_JUDGED_EVENTS), model.whitened_features)
         for i, p in enumerate(found.tolist()):
             yield False, MIN_WINDOW_EVENTS << i, p
@@ -195,8 +196,8 @@ def climb(shards: Shards, model: Model, near: bool) -> Iterator[tuple[bool, int,
 def window(shards: Shards, n_seen: int, near: bool, n: int) -> Rung:
     """The newest n events in a row or, if not `near`, the newest n watched ones."""
     if near:
-        return Rung(n, *shards.near(n))
-    rows, weight, at = shards.watched()
+        return Rung(n, *shards.recent.latest(n))
+    rows, weight, at = shards.recent.watched()
     return Rung(n_seen - int(at[-n]), rows[-n:], weight[-n:])
 
 

@@ -22,7 +22,8 @@ from streamclust.engine.reproject import reproject
 from streamclust.engine.retirement import Retirement
 from streamclust.engine.rollback import attempt
 from streamclust.engine.settings import EngineSettings
-from streamclust.engine.shards import Shard, Shards
+from streamclust.engine.shard import Shard
+from streamclust.engine.shards import Shards
 from streamclust.engine.stream import Counters, Stream
 from streamclust.interrupts import HeldInterrupts
 from streamclust.lineage import Change, Lineage
@@ -82,7 +83,7 @@ class Engine:
             filled = None if missing is None else missing[run]
             with HeldInterrupts():
                 part.learn(x[run], w[run], t[run], stream.n_seen, filled)
-                stream.shards.keep(x[run], w[run] if len(w) else None, stream.n_seen, filled)
+                stream.shards.recent.add(x[run], w[run] if len(w) else None, stream.n_seen, filled)
                 stream.counters.n_seen += run.stop - run.start
             self.do_due()
 
@@ -241,7 +242,7 @@ class Engine:
     def release(self, shard: Hashable) -> Shard:
         """Remove a shard, to be adopted elsewhere: refits no longer read it. The count of events goes on."""
         part = self.shards.pop(shard)
-        self.shards.forget_latest()
+        self.shards.recent.forget_latest()
         self.stream.counters.begin, self.stream.counters.moving = 0, False
         return part
 

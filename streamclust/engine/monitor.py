@@ -59,8 +59,7 @@ class Monitor:
 
     def _drifts(self) -> bool:
         """Whether the latest events are spread otherwise than all events."""
-        shards = self.stream.shards
-        return shards.changing(shards.live_tree(), self.present.evidence)
+        return self.present.drifts_from(self.stream.shards.live_tree())
 
     def _follow(self) -> Findings:
         """Move clusters that have moved, and find out since when the stream is as it is."""

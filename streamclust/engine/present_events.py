@@ -6,14 +6,22 @@ import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
 from streamclust.engine import schedule
+from streamclust.engine.event_ring import WINDOW_EVENTS
+from streamclust.engine.leaf_shares import as_of_now, drifted, kish
 from streamclust.engine.model import Model, Seen
-from streamclust.engine.recent_events import BLOCK_EVENTS, WINDOW_EVENTS
-from streamclust.engine.shards import LOOK_SAMPLE_EVENTS
+from streamclust.engine.recent_events import LOOK_SAMPLE_EVENTS
 from streamclust.engine.stream import Stream
+from streamclust.engine.watched_events import BLOCK_EVENTS
+from streamclust.families import family as family_named
+from streamclust.tree import SummaryTree
 
 MIN_PRESENT_EVENTS = 1024
 """The present, the time for which the stream has been as it is, has at least so many events: from fewer a refit would
 merge clusters that are far apart."""
+
+MAX_MEDIAN_WEIGHTS = 4.0
+"""An event counts for at most so many median ones in decisions: half of the events are evidence then even if weights
+have infinite variance. More would let single events look like clusters, fewer change shapes where weights are alike."""
 
 Judged = tuple[Floats, Floats, Seen]
 """Events, their weights, and how a model sees them."""
@@ -37,13 +45,15 @@ class PresentEvents:
             return 1.0
         key, kept = (self.stream.n_seen, begin), self._evidence
         if kept is None or kept[0] != key or kept[1] is not model:
-            kept = self._evidence = key, model, self.stream.shards.sequence(begin).evidence(model)
+            kept = self._evidence = key, model, self.stream.shards.recent.sequence(begin).evidence(model)
         return kept[2]
 
     def recent(self, gap: int) -> tuple[Floats, Floats]:
         """Events that stand for the last `gap`, and their weights."""
-        n, shards = self._n_sampled(gap), self.stream.shards
-        return (shards.latest(n), shards.latest_weights(n)) if n else shards.near(LOOK_SAMPLE_EVENTS)
+        n, recent = self._n_sampled(gap), self.stream.shards.recent
+        if not n:
+            return recent.latest(LOOK_SAMPLE_EVENTS)
+        return recent.watched_rows(n), recent.watched_weights(n)
 
     def weight_of_one(self) -> float:
         """Average weight of one of the latest events."""
@@ -52,7 +62,7 @@ class PresentEvents:
     def _n_sampled(self, gap: int) -> int:
         """Number of watched events of each shard that stand for the last `gap`; 0 if the latest in a row do."""
         shards = self.stream.shards
-        if gap < schedule.LOOK_EVENTS and len(shards.whole):
+        if gap < schedule.LOOK_EVENTS and len(shards.recent.ring):
             return 0
         n = min(max(gap // BLOCK_EVENTS, LOOK_SAMPLE_EVENTS), WINDOW_EVENTS)
         return n // max(1, len(shards))
@@ -67,7 +77,8 @@ class PresentEvents:
         key, kept = (self.stream.n_seen, n), self._last_seen
         if kept is None or kept[0] != key or kept[1] is not model:
             rows, weight = self.recent(gap)
-            seen = model.see(rows) if model is current else self.stream.shards.latest_seen_by(model, n)
+            recent = self.stream.shards.recent
+            seen = model.see(rows) if model is current else recent.watched_seen_by(model, n)
             kept = self._last_seen = key, model, (rows, weight, seen)
         return kept[2]
 
@@ -77,16 +88,16 @@ class PresentEvents:
         They are the latest events in a row and, of the time before those, the watched ones, each of which stands for
         all events of its block.
         """
-        n_seen, shards = self.stream.n_seen, self.stream.shards
+        n_seen, recent = self.stream.n_seen, self.stream.shards.recent
         first = n_seen - max(n_seen - self.stream.counters.begin, MIN_PRESENT_EVENTS)
-        rows, weight = shards.near()
+        rows, weight = recent.latest()
         start = n_seen - len(rows)
         if first >= start:
             return rows[first - n_seen :], weight[first - n_seen :], True
-        older, each, at = shards.watched()
+        older, each, at = recent.watched()
         between = (at >= first) & (at < start)
         covered = bool(at[0] <= first)
-        older, each = older[between], (each * shards.stands_for())[between]
+        older, each = older[between], (each * recent.stands_for())[between]
         if not len(rows):
             return older, each, covered
         return np.concatenate([older, rows]), np.concatenate([each, weight]), covered
@@ -105,7 +116,7 @@ class PresentEvents:
 
         If the present is as long as the watched events last, those alone: they are labelled already.
         """
-        model, shards = self.stream.published, self.stream.shards
+        model, recent = self.stream.published, self.stream.shards.recent
         short = self.stream.n_seen - self.stream.counters.begin < BLOCK_EVENTS * WINDOW_EVENTS
         if model.hidden or model.moved or short:
             rows, each, _ = self.rows()
@@ -113,5 +124,52 @@ class PresentEvents:
             alone = np.flatnonzero(of < 0)  # an event outside all clusters says nothing of a retired one
             of[alone] = model.clusters_shown[model.nearest(rows[alone]).cluster]
             return of, each
-        rows, each, _ = shards.watched()
-        return self.owners(rows, shards.seen_by(model.published).cell), each * shards.stands_for()
+        rows, each, _ = recent.watched()
+        return self.owners(rows, recent.seen_by(model.published).cell), each * recent.stands_for()
+
+    # ---------------------------------------------------------------- trees
+
+    def tree(self) -> tuple[SummaryTree, bool]:
+        """Merge all shards into a tree to read, and say whether the stream has drifted.
+
+        If it has, leaves weigh what they weigh of late.
+        """
+        tree = self.stream.shards.merged_tree().without_outliers()
+        if not self.drifts_from(tree):
+            return tree, False
+        return as_of_now(tree, self.stream.shards.recent.watched_rows(), self._represented()), True
+
+    def tree_of_rows(self, rows: Floats, weight: Floats) -> SummaryTree:
+        """A tree of some events alone, to read, that weighs as much as all shards do."""
+        s, shards = self.stream.settings, self.stream.shards
+        scatter = family_named(s.family).scatter
+        tree = SummaryTree(shards.n_features, scatter, None, leaf_size=s.leaf_size, seed=s.seed)
+        tree.insert(rows, weight)
+        tree = tree.without_outliers()
+        return tree.reweighted(np.full(len(tree.leaves()), shards.weight / tree.weight), worth=kish(weight))
+
+    def drifts_from(self, tree: SummaryTree) -> bool:
+        """Whether the latest events are spread otherwise than all that a tree has learnt; no, if drift is ignored."""
+        if not (self.stream.settings.follows and tree.n_events > 0):
+            return False
+        recent = self.stream.shards.recent
+        evidence = min(1.0, float(recent.stands_for()[-1]) * self.evidence)
+        return drifted(tree, recent.watched_rows(), self._represented(), evidence)
+
+    def _represented(self) -> Floats:
+        """Weight of the events that each watched row stands for: itself or, later, all of its block."""
+        recent = self.stream.shards.recent
+        weight: Floats = np.minimum(recent.watched_weights(), self.most_weight)
+        return weight * recent.watched_stands_for()
+
+    @property
+    def most_weight(self) -> float:
+        """The most that an event may weigh in decisions about clusters: a weighted event is one observation.
+
+        Where a few events have most of the weight, all others would be evidence of nothing. Infinite where weights
+        differ little.
+        """
+        parts = self.stream.shards.values()
+        given = np.concatenate([part.watch.weights() for part in parts] or [np.ones(1)])
+        most = MAX_MEDIAN_WEIGHTS * float(np.median(given))
+        return most if len(given) and given.max() > most > 0.0 else np.inf

@@ -45,7 +45,7 @@ class Queries:
 
     def present_tree(self) -> SummaryTree:
         """The tree of all shards, in the shares of the latest events if the stream has drifted."""
-        return self.stream.shards.present(self.present.evidence)[0]
+        return self.present.tree()[0]
 
     # ---------------------------------------------------------------- clusters
 
@@ -73,7 +73,7 @@ class Queries:
             found = rows.to_groups(model.nearest(points).component, k, scatter)
             if (found.weight == 0).any():
                 published = model.shown.clusters.widen(tree.total.mean[0, model.n_coordinates :])
-                seen = np.bincount(model.nearest(shards.latest()).component, minlength=k)
+                seen = np.bincount(model.nearest(shards.recent.watched_rows()).component, minlength=k)
                 found = filled(found, published, seen)
             self._components = self._moment, found
         return self._components[1]
@@ -112,7 +112,7 @@ class Queries:
 
     def _calibrate(self, recent: Rows | None) -> None:
         """Find the novelty of the events that `tail` compares with."""
-        points = self.stream.shards.latest()
+        points = self.stream.shards.recent.watched_rows()
         weight = np.ones(len(points))
         if self.stream.sketch is not None and recent is not None:
             points, weight = recent, np.ones(recent.shape[0])

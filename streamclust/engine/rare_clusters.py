@@ -7,8 +7,8 @@ import numpy as np
 from streamclust._kernels.types import Floats, Ints
 from streamclust.engine.model import Model, Result, chosen, joined, large_rows, weighing
 from streamclust.engine.newborn import MIN_BIRTH_EVENTS, worthwhile
-from streamclust.engine.recent_events import BLOCK_EVENTS
 from streamclust.engine.settings import EngineSettings
+from streamclust.engine.watched_events import BLOCK_EVENTS
 from streamclust.moments import Moments
 from streamclust.refit.bkm.fit import fit_points, free_energy_of
 

@@ -10,12 +10,12 @@ from streamclust._kernels.types import Floats, Ints
 from streamclust.engine import schedule
 from streamclust.engine.background import Refit
 from streamclust.engine.cluster_updates import moved
+from streamclust.engine.event_ring import WINDOW_EVENTS
 from streamclust.engine.fixed_components import NO_FIXED, FixedComponents, fixed_components, remembered
 from streamclust.engine.leaf_shares import kish
 from streamclust.engine.model import NOWHERE, Model, Result, hidden_components, large_rows
 from streamclust.engine.newborn import MIN_BIRTH_EVENTS
 from streamclust.engine.present_events import PresentEvents
-from streamclust.engine.recent_events import WINDOW_EVENTS
 from streamclust.engine.refit import RefitEvents, RefitInput, SearchMode, widened
 from streamclust.engine.retirement import MIN_EXPECTED_EVENTS, Retirement
 from streamclust.engine.settings import COVARIANCE, EngineSettings
@@ -119,14 +119,14 @@ class Refitter:
         if cold:
             counters.last_challenge = weight_of(tree)
         whole = summary.rows is None
-        strays = stream.shards.strays.count
+        strays = stream.shards.recent.strays.count
         search_strays = whole and (settling or strays >= STRAY_GROWTH * counters.strays_searched)
         if search_strays:
             counters.strays_searched = strays
         return RefitInput(
             settings=stream.settings,
             number=counters.n_refits,
-            tree=tree.capped(stream.shards.most_weight),
+            tree=tree.capped(self.present.most_weight),
             old=stream.published,
             start=start,
             fixed=fixed,
@@ -159,11 +159,11 @@ class Refitter:
         return RefitEvents(
             present=present,
             weight=weight,
-            strays=self._strays(summary.drifted) if whole else shards.latest(0),
+            strays=self._strays(summary.drifted) if whole else shards.recent.watched_rows(0),
             watched=self._watched(summary.drifted) if rows is None else rows,
             weight_of_one=self.present.weight_of_one(),
-            gaps=shards.gaps() if whole and shards.is_replayable else None,
-            sequence=shards.sequence(stream.counters.begin),
+            gaps=shards.recent.gaps() if whole and shards.is_replayable else None,
+            sequence=shards.recent.sequence(stream.counters.begin),
             n_events=float(summary.tree.n_events if rows is None else max(n_present, len(rows))),
         )
 
@@ -203,7 +203,7 @@ class Refitter:
         )  # what is outside may be new
         if theirs.all():
             return self._whole_summary()
-        tree = stream.shards.tree_of_rows(rows[~theirs], weight[~theirs])
+        tree = self.present.tree_of_rows(rows[~theirs], weight[~theirs])
         return Summary(tree, True, rows[~theirs], fixed)
 
     def _rare(self, model: Model, weight: Floats, each: float) -> Ints:
@@ -216,7 +216,7 @@ class Refitter:
     def _whole_summary(self) -> Summary:
         """The tree of all shards, in the shares of the latest events if the stream has drifted."""
         shards, model = self.stream.shards, self.stream.model
-        tree, drifted = shards.present(self.present.evidence)
+        tree, drifted = self.present.tree()
         if model is None or not (drifted and model.hidden):
             return Summary(tree, drifted)
         each = self.present.weight_of_one()
@@ -224,15 +224,15 @@ class Refitter:
 
     def _watched(self, drifted: bool) -> Floats:
         """The latest events, by which clusters are judged; none if drift is ignored, or too few were watched."""
-        latest = self.stream.shards.latest()
+        latest = self.stream.shards.recent.watched_rows()
         judged = drifted or (self.stream.settings.follows and len(latest) >= WINDOW_EVENTS)
         return latest if judged else latest[:0]
 
     def _strays(self, drifted: bool) -> Floats:
         """Events outside every large cluster: all that are kept or, in a stream that has drifted, the latest."""
         if not drifted:
-            return self.stream.shards.strays.latest()
-        latest = self.stream.shards.latest()
+            return self.stream.shards.recent.strays.latest()
+        latest = self.stream.shards.recent.watched_rows()
         return latest[self.stream.published.large.outside(latest)]
 
     def _first_model(self, tree: SummaryTree) -> Model:
@@ -258,8 +258,8 @@ class Refitter:
         hidden = frozenset(stream.lineage.retired)
         counters.ids_changed = set(ids) != set(old.ids)
         model = Model(version, stream.n_seen, found.result, ids, hidden, found.owner, stream.sketch)
-        if counters.moving and len(shards.whole):  # the refit began some time ago
-            model = moved(model, *(part[-CATCH_UP_EVENTS:] for part in shards.near()))
+        if counters.moving and len(shards.recent.ring):  # the refit began some time ago
+            model = moved(model, *(part[-CATCH_UP_EVENTS:] for part in shards.recent.latest()))
         stream.model = model
         counters.learnt_until = counters.last_refit
         shards.make_room(found.result.n_clusters)

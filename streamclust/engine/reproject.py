@@ -17,7 +17,7 @@ def reproject(stream: Stream, sketch: Sketch) -> None:
     """Map everything that a stream has learnt to the coordinates of another sketch."""
     assert stream.sketch is not None
     change = CoordinateMap.between(stream.sketch, sketch)
-    stream.shards.carry(change)
+    stream.shards.reproject(change)
     stream.sketch = sketch
     if stream.model is not None:
         stream.model = reprojected_model(stream, stream.model, change)

@@ -34,8 +34,8 @@ class Retirement:
         of, each = self.present.all_owners()
         weight = model.weight
         count, share = np.bincount(of, minlength=len(weight)), np.bincount(of, each, len(weight)) / each.sum()
-        evidence = shards.sequence(self.stream.counters.begin).share_evidence(model.everyone)
-        independent = min(1.0, evidence * float(shards.stands_for()[-1]))
+        evidence = shards.recent.sequence(self.stream.counters.begin).share_evidence(model.everyone)
+        independent = min(1.0, evidence * float(shards.recent.stands_for()[-1]))
         expected = independent * kish(each) * weight / weight.sum()
         fed = share >= RETIRED_SHARE
         retired = np.array([cluster in self.stream.lineage.retired for cluster in model.ids])

@@ -11,9 +11,9 @@ from streamclust._kernels.types import Floats
 from streamclust.engine import schedule
 from streamclust.engine.background import Refit, reason_of
 from streamclust.engine.model import Model
-from streamclust.engine.recent_events import Watch
 from streamclust.engine.shards import Shards
 from streamclust.engine.stream import Counters, Stream
+from streamclust.engine.watched_events import WatchedEvents
 from streamclust.lineage import Mark
 from streamclust.tree import SummaryTree
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 class ShardContents(NamedTuple):
     """Contents of shards that a publication may replace: strays, trees and events with missing values."""
 
-    strays: Watch
+    strays: WatchedEvents
     n_strays: int
     trees: list[SummaryTree]
     rows: list[Floats]
@@ -32,14 +32,14 @@ class ShardContents(NamedTuple):
     def of(cls, shards: Shards) -> ShardContents:
         """The objects themselves: they are replaced, never written to, while something is attempted."""
         parts = shards.values()
-        rows = [shards.whole.rows, *(part.watch.rows for part in parts)]
-        return cls(shards.strays, shards.strays.count, [part.tree for part in parts], rows)
+        rows = [shards.recent.ring.rows, *(part.watch.rows for part in parts)]
+        return cls(shards.recent.strays, shards.recent.strays.count, [part.tree for part in parts], rows)
 
     def restore(self, shards: Shards) -> None:
         """Put them back."""
         self.strays.count = self.n_strays
-        shards.replace_strays(self.strays)
-        rings = [shards.whole, *(part.watch for part in shards.values())]
+        shards.recent.replace_strays(self.strays)
+        rings = [shards.recent.ring, *(part.watch for part in shards.values())]
         for ring, rows in zip(rings, self.rows, strict=True):
             ring.replace_rows(rows)
         for part, tree in zip(shards.values(), self.trees, strict=True):

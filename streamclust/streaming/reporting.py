@@ -277,7 +277,9 @@ class Reporting(SharedModel):
             shards, door = self._intake.engine.shards, self._intake.door
             if door.sketch is not None or door.waiting:
                 return door.latest(n)
-            return shards.latest(-(-n // len(shards))) if shards else np.empty((0, len(self.feature_names)))
+            if not shards:
+                return np.empty((0, len(self.feature_names)))
+            return shards.recent.watched_rows(-(-n // len(shards)))
 
     @property
     def events(self) -> list[Change]:
@@ -320,7 +322,9 @@ class Reporting(SharedModel):
             if self.model is None:
                 raise ValueError("there is nothing to draw: learn at least one event first")
             names, model = self.feature_names, self.model
-            latest = self.latest() if self.sketch is not None else self._intake.engine.shards.latest()
+            latest = (
+                self.latest() if self.sketch is not None else self._intake.engine.shards.recent.watched_rows()
+            )
             components = self._expanded(self._intake.engine.queries.components())
         if features is not None and not set(features) <= set(names):
             raise ValueError(f"features must be two of {list(names)}, got {tuple(features)}")

@@ -25,9 +25,10 @@ from streamclust.engine.drift import (
     p_value,
     p_values,
 )
+from streamclust.engine.event_ring import WINDOW_EVENTS
 from streamclust.engine.model import reach
-from streamclust.engine.recent_events import BLOCK_EVENTS, WINDOW_EVENTS, Watch
-from streamclust.engine.shards import WHOLE_EVENTS
+from streamclust.engine.recent_events import WHOLE_EVENTS
+from streamclust.engine.watched_events import BLOCK_EVENTS, WatchedEvents
 from streamclust.lineage import Change
 from streamclust_connectors.synthetic import Drift
 from tests.streams import clustered
@@ -148,7 +149,7 @@ def test_windows_are_at_rest_only_where_no_p_value_is_small(published):
 
 @pytest.mark.compiled
 def test_sums_of_watched_events_are_kept_as_if_summed_anew(published):
-    watch, seen = Watch(2), 0
+    watch, seen = WatchedEvents(2), 0
     for n in (300, 2048, 2048, 8192, 100, 2048, 40_000, 2048):
         watch.see(sample(n, n), seen)
         seen += n
@@ -163,7 +164,7 @@ def test_an_empty_window_tells_nothing(published):
 
 @pytest.mark.compiled
 def test_watched_events_are_labelled_once_and_as_if_anew(published):
-    watch = Watch(2)
+    watch = WatchedEvents(2)
     for i in range(4):
         watch.see(sample(2500, i), 2500 * i)
         for kept, anew in zip(watch.seen_by(published), published.see(watch.latest()), strict=True):
@@ -244,7 +245,7 @@ def test_a_part_that_leaves_takes_its_latest_events_with_it():
     engine.learn(rows[4000:], shard="leaves")
     assert engine.counters.begin > 0
     engine.release("leaves")
-    assert engine.counters.begin == len(engine.shards.whole) == 0
+    assert engine.counters.begin == len(engine.shards.recent.ring) == 0
     engine.settle()
     engine.learn(rows[:3000], shard="stays")
     assert engine.model.weight.sum() == pytest.approx(7000, rel=0.5)

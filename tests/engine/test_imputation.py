@@ -12,11 +12,12 @@ from streamclust import StreamClusterer
 from streamclust.checkpoint.files import encode
 from streamclust.checkpoint.state import engine_from_state, engine_state
 from streamclust.engine.engine import Engine
+from streamclust.engine.event_ring import side_by_side
 from streamclust.engine.imputation import Gaps, imputed, supported, uniforms
 from streamclust.engine.model import Model
-from streamclust.engine.recent_events import Watch, side_by_side
 from streamclust.engine.rollback import attempt
 from streamclust.engine.settings import EngineSettings
+from streamclust.engine.watched_events import WatchedEvents
 from streamclust.families import Finite, Gaussian
 from streamclust.moments import Moments
 from streamclust.refit.partition import Partition
@@ -216,7 +217,7 @@ def test_older_checkpoints_have_no_missing_values():
     for part in state.values["shards"]:
         del part["learnt_here"]
     engine = engine_from_state(state)
-    assert engine.shards.gaps() is None
+    assert engine.shards.recent.gaps() is None
     engine.learn_incomplete(events(3000, 0.3, seed=1)[0], np.empty(0), np.empty(0))
     assert engine.n_seen == 4000
 
@@ -241,25 +242,29 @@ def test_an_attempt_that_fails_puts_back_what_was_drawn():
     engine = engine_of(rows)
     trees = copy.copy([part.tree for part in engine.shards.values()])
     drawn = (
-        engine.shards.latest().copy(),
-        engine.shards.near()[0].copy(),
-        engine.shards.strays.latest().copy(),
+        engine.shards.recent.watched_rows().copy(),
+        engine.shards.recent.latest()[0].copy(),
+        engine.shards.recent.strays.latest().copy(),
     )
     other = gaussian_model(np.full((2, 3), 50.0), np.array([np.eye(3)] * 2), np.array([750.0, 750.0]))
 
     def publish_and_fail():
         engine.shards.impute(other)
-        assert not np.array_equal(engine.shards.latest(), drawn[0])
+        assert not np.array_equal(engine.shards.recent.watched_rows(), drawn[0])
         raise ValueError("no")
 
     attempt(engine.stream, publish_and_fail)
     assert [part.tree for part in engine.shards.values()] == trees
-    kept = engine.shards.latest(), engine.shards.near()[0], engine.shards.strays.latest()
+    kept = (
+        engine.shards.recent.watched_rows(),
+        engine.shards.recent.latest()[0],
+        engine.shards.recent.strays.latest(),
+    )
     assert all(np.array_equal(a, b) for a, b in zip(kept, drawn, strict=True))
 
 
 def test_a_ring_knows_which_values_were_missing():
-    one, other = Watch(2), Watch(2)
+    one, other = WatchedEvents(2), WatchedEvents(2)
     rows, missing = np.arange(8.0).reshape(4, 2), np.array([[0, 0], [1, 0], [0, 0], [0, 1]], dtype=bool)
     one.see(rows[:1], 0)
     assert one.missing is None

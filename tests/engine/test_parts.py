@@ -6,11 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamclust.engine import Engine, EngineSettings, schedule
+from streamclust.engine.event_ring import WINDOW_EVENTS, side_by_side
 from streamclust.engine.leaf_shares import WithStrays, as_of_now, drifted, p_value_of_shares
 from streamclust.engine.newborn import newborn
-from streamclust.engine.recent_events import BLOCK_EVENTS, WINDOW_EVENTS, Watch, side_by_side, watched_in
 from streamclust.engine.schedule import NEVER
-from streamclust.engine.shards import Shard
+from streamclust.engine.shard import Shard
+from streamclust.engine.watched_events import BLOCK_EVENTS, WatchedEvents, watched_in
 from streamclust.refit.dp_means.online import lead
 from streamclust.tree import SummaryTree
 from streamclust_connectors.synthetic import SyntheticMixture
@@ -22,7 +23,7 @@ from tests.streams import clustered
 @given(st.integers(1, 3 * WINDOW_EVENTS), st.lists(st.integers(1, 3 * WINDOW_EVENTS), max_size=5))
 def test_what_is_watched_does_not_depend_on_batches(n, cuts):
     rows = np.arange(float(n))[:, None]
-    whole, parts = Watch(1), Watch(1)
+    whole, parts = WatchedEvents(1), WatchedEvents(1)
     whole.see(rows, 0)
     for piece in np.split(rows, sorted({c for c in cuts if c < n})):
         parts.see(piece, int(piece[0, 0]))
@@ -41,10 +42,10 @@ def test_one_event_in_each_block_is_watched_whatever_the_period_of_the_stream(pe
 
 
 def test_two_watches_become_one():
-    first, second = Watch(1), Watch(1)
+    first, second = WatchedEvents(1), WatchedEvents(1)
     first.see(np.zeros((10, 1)), 0, np.full(10, 2.0))
     second.see(np.ones((4, 1)), 0)
-    first.refill(side_by_side(first.kept(), 10, second.kept(), 4), Watch.due(14))
+    first.refill(side_by_side(first.kept(), 10, second.kept(), 4), WatchedEvents.due(14))
     np.testing.assert_array_equal(first.latest()[:, 0], [0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1])
     np.testing.assert_array_equal(first.weights(), np.where(first.latest()[:, 0], 1, 2))
 
