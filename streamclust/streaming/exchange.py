@@ -106,7 +106,7 @@ class Exchange:
             elif sketch.unit != self.intake.door.unit:
                 raise ValueError('the sketch and this stream differ in scale="unit"')
             elif not sketch.is_same(self.intake.door.sketch):
-                part.carry(CoordinateMap.between(sketch, self.intake.door.sketch))
+                part.reproject(CoordinateMap.between(sketch, self.intake.door.sketch))
             return
         self.intake.door.begin()
         if self.intake.door.sketch is not None:
