@@ -199,7 +199,9 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         if self.outliers is None:
             return found.cluster
         recent = None if self.door_.sketch is None else self.door_.recent.latest()
-        return np.where(self.engine_.queries.tail(found.novelty, recent) < self.outliers, OUTLIER, found.cluster)
+        return np.where(
+            self.engine_.queries.tail(found.novelty, recent) < self.outliers, OUTLIER, found.cluster
+        )
 
     @property
     def _model(self) -> Model:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from streamclust.checkpoint.sketches import Arrays, State, pack_sketch, sketch_from_state, under
-from streamclust.checkpoint.state import key_of, shard_from_state
+from streamclust.checkpoint.state import sketch_from_state, with_sketch
 from streamclust.checkpoint.waiting_events import pack_waiting, unpack_waiting, waiting_of
 from streamclust.engine.door import Block
 from streamclust.engine.shard import Shard
+from streamclust.engine.shards import key_of
 from streamclust.sketch import Sketch
+from streamclust.state import Arrays, State, under
 
 
 def handed_on(
@@ -19,7 +20,8 @@ def handed_on(
     """A shard for another clusterer to adopt; no summary: all its events wait."""
     arrays: Arrays = {} if summary is None else dict(summary.arrays)
     values = {} if summary is None else dict(summary.values)
-    values |= pack_sketch(sketch, arrays) | more
+    with_sketch(State(arrays, values), sketch)
+    values |= more
     if waiting:
         values["waiting"] = pack_waiting(waiting, "", arrays)
     return State(arrays, values)
@@ -27,7 +29,7 @@ def handed_on(
 
 def summary_in(state: State) -> Shard | None:
     """The summary of a shard that was handed on; None if all its events wait."""
-    return shard_from_state(state) if "watched" in state.values else None
+    return Shard.from_state(state) if "watched" in state.values else None
 
 
 def waiting_in(state: State) -> list[Block]:

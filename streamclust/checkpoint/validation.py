@@ -16,7 +16,7 @@ from streamclust.engine import Engine, Model
 from streamclust.engine.background import Refit
 from streamclust.engine.door import RECENT_EVENTS, Block, Door, Stage
 from streamclust.engine.event_ring import EventRing
-from streamclust.engine.model import Result
+from streamclust.engine.results import Result
 from streamclust.families import family as family_named
 from streamclust.late import issparse
 from streamclust.moments import Moments

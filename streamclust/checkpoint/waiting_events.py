@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from streamclust.checkpoint.sketches import Arrays, State, pack_sketch, sketch_from_state, under
 from streamclust.checkpoint.validation import check_array
 from streamclust.engine.door import Block, Door, joined_blocks, stacked_rows
 from streamclust.late import csr_array, issparse
 from streamclust.sketch import Rows
-
-__all__ = ["pack_door", "pack_sketch", "sketch_from_state", "unpack_door"]
+from streamclust.state import Arrays, State, under
 
 
 def pack_door(door: Door, arrays: Arrays, waiting: bool = True) -> dict[str, Any]:

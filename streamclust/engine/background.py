@@ -9,6 +9,7 @@ from weakref import WeakSet
 
 from streamclust.engine import refit as search
 from streamclust.engine.refit import Found, RefitInput
+from streamclust.state import State
 
 FORK_SECONDS = 30.0
 """Seconds that a fork waits for each running refit: a child would inherit the locks that its thread holds."""
@@ -81,6 +82,22 @@ class Refit:
             return self.result()
         except Exception as error:
             return reason_of(error)
+
+    def to_state(self) -> State:
+        """State of the refit with what it has found, or why it failed; waits for it."""
+        found = self.outcome()
+        if isinstance(found, str):
+            return State({}, {"due": self.due, "failed": found})
+        arrays, values = found.to_state()
+        return State(arrays, {"due": self.due} | values)
+
+    @classmethod
+    def from_state(cls, state: State) -> Refit:
+        """A refit that had ended, and is to be published at a later event."""
+        due, failed = state.values["due"], state.values.get("failed")
+        if failed is not None:
+            return cls(due, error=RefitError(failed))
+        return cls(due, Found.from_state(state))
 
     def __getstate__(self) -> dict[str, Any]:
         found = self.outcome()

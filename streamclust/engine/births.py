@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
-from streamclust.engine.model import Model, joined, reach, weighing
+from streamclust.engine.model import Model
 from streamclust.engine.newborn import MIN_BIRTH_EVENTS, newborn
 from streamclust.engine.present_events import PresentEvents
 from streamclust.engine.recent_events import LOOK_SAMPLE_EVENTS
+from streamclust.engine.results import joined, reach, weighing
 from streamclust.engine.retirement import Retirement
 from streamclust.engine.stream import TOLERATED_SHARE, Stream
 from streamclust.families.cost_form import Quadratic

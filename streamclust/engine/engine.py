@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streamclust._kernels.types import Bools, Floats
+from streamclust.engine import schedule
+from streamclust.engine.imputer import Imputer
 from streamclust.engine.incomplete import Row, learn_filled, learn_with_zeros
-from streamclust.engine.missing_values import MissingValues
 from streamclust.engine.model import Model
 from streamclust.engine.monitor import Monitor
 from streamclust.engine.new_features import FeatureSearch
@@ -58,7 +59,7 @@ class Engine:
         self.stream = stream
         self.present = PresentEvents(stream)
         self.features = FeatureSearch(stream)
-        self.missing_values = MissingValues(stream)
+        self.imputer = Imputer(stream)
         self.queries = Queries(stream, self.present)
         retirement = Retirement(stream, self.present)
         self.monitor = Monitor(stream, self.present, retirement, self.features)
@@ -92,11 +93,7 @@ class Engine:
 
         Each must be learnt before the next is asked for. The model does not change within a slice.
         """
-        done = 0
-        while done < n:
-            end = min(n, done + max(1, self.until_due))
-            yield slice(done, end)
-            done = end
+        return schedule.runs(n, lambda: self.until_due)
 
     @property
     def until_due(self) -> int:
@@ -358,11 +355,11 @@ class Engine:
     @property
     def is_empty(self) -> bool:
         """Whether there is neither an event nor a model from which missing values could be filled in."""
-        return self.missing_values.is_empty
+        return self.imputer.is_empty
 
     def means(self) -> Floats:
         """The mean of all events known: of the shards or, where they hold none, of the model."""
-        return self.missing_values.means()
+        return self.imputer.means()
 
 
 def same_sketch(ours: Sketch | None, theirs: Sketch | None) -> bool:

@@ -10,6 +10,7 @@ from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine.imputation import imputed
 from streamclust.engine.model import Model
 from streamclust.sketch import CoordinateMap
+from streamclust.state import Arrays
 
 WINDOW_EVENTS = 4096
 """Number of watched events kept; a whole number of blocks."""
@@ -141,6 +142,17 @@ class EventRing:
         missing = None if self.missing is None else self.last(self.missing, self.size)
         at = self.last(self.at, self.size)
         return KeptEvents(self.latest(self.size), self.weights(self.size), at, missing=missing)
+
+    def to_arrays(self) -> Arrays:
+        """Copies of the events, their weights and numbers; the count is saved elsewhere."""
+        arrays = {name: getattr(self, name).copy() for name in ("rows", "weight", "at")}
+        return arrays if self.missing is None else arrays | {"missing": self.missing.copy()}
+
+    def restore(self, arrays: Arrays, count: int) -> None:
+        """Hold the events that `to_arrays` saved; older checkpoints have no numbers, and no missing values."""
+        self.rows, self.weight, self.count = arrays["rows"].copy(), arrays["weight"].copy(), count
+        self.at = arrays["at"].copy() if "at" in arrays else self.at
+        self.missing = arrays["missing"].copy() if "missing" in arrays else None
 
     def refill(self, kept: KeptEvents, count: int) -> None:
         """Hold these events instead, the oldest first, as the latest of `count`."""

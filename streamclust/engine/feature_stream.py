@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -20,11 +20,18 @@ from streamclust.refit.bp_means.allocation import Allocation, BPProblem, inverse
 from streamclust.refit.bp_means.fit import settle
 from streamclust.refit.bp_means.start import first_features, start_while_it_pays
 from streamclust.refit.penalties import penalty_from_noise, warn_of_growth
+from streamclust.state import Arrays, State
 
 log = logging.getLogger(__name__)
 
 BLOCK_ROWS = 64
 """Rows learnt at once. Blocks begin at multiples of it, whatever the calls: the same stream gives the same bits."""
+
+
+SAVED_ARRAYS = ("A", "G", "ids", "rows", "keys")
+SAVED_COUNTS = ("n_events", "n_refits", "n_missing", "next_refit", "n_failed_refits")
+OLDER_COUNTS = {"n_failed_refits": 0}
+"""Counts that older checkpoints do not have."""
 
 
 class FeatureSettings(NamedTuple):
@@ -102,6 +109,54 @@ class FeatureStream:
     @property
     def _as_of_now(self) -> PublishedFeatures:
         return PublishedFeatures(self.n_refits, self.ids, self.A, self.G.diagonal(), self.weight)
+
+    # ---------------------------------------------------------------- saving
+
+    def to_state(self) -> State:
+        """Complete state of the stream."""
+        width = max([self.A.shape[1], *map(len, self.pending)])
+        pending = np.full((len(self.pending), width), np.nan)
+        for i, row in enumerate(self.pending):
+            pending[i, : len(row)] = row
+        arrays: Arrays = {name: np.array(getattr(self, name)) for name in SAVED_ARRAYS}
+        values = {name: getattr(self, name) for name in SAVED_COUNTS}
+        return State(
+            arrays | {"pending": pending, "numbers": np.array([self.weight, self.penalty])},
+            values | {"generator": self.generator.bit_generator.state, "lineage": self.lineage.to_dict()},
+        )
+
+    @classmethod
+    def from_state(cls, state: State, settings: FeatureSettings) -> Self:
+        """The stream that `to_state` saved; KeyError, TypeError or ValueError if it is none."""
+        arrays, values = state
+        stream = cls(settings)
+        for name in SAVED_ARRAYS:
+            setattr(stream, name, np.array(arrays[name]))
+        for name in SAVED_COUNTS:
+            setattr(stream, name, int((OLDER_COUNTS | values)[name]))
+        stream.pending = list(np.array(arrays["pending"]))
+        stream.weight, stream.penalty = map(float, arrays["numbers"])
+        stream.generator.bit_generator.state = values["generator"]
+        stream.lineage = Lineage.from_dict(values["lineage"])
+        if not stream._is_sound():
+            raise ValueError("its arrays do not fit each other")
+        stream.publish()
+        return stream
+
+    def _is_sound(self) -> bool:
+        """Whether sizes and counts go together, and the numbers are finite."""
+        k, d = self.A.shape if self.A.ndim == 2 else (-1, -1)
+        return bool(
+            self.G.shape == (k, k)
+            and self.ids.shape == (k,)
+            and self.rows.shape == (len(self.keys), d)
+            and len(self.pending) < BLOCK_ROWS
+            and self.n_events % BLOCK_ROWS == 0
+            and self.next_refit > self.n_events
+            and self.ids.tolist() == sorted(self.lineage.born_at)
+            and np.isfinite(self.A).all()
+            and np.isfinite(self.G).all()
+        )
 
     # ---------------------------------------------------------------- learning
 

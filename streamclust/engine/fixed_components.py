@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
-from streamclust.engine.model import NOWHERE, Model, hidden_components
+from streamclust.engine.model import Model, hidden_components
 from streamclust.engine.newborn import MIN_BIRTH_EVENTS
+from streamclust.engine.results import NOWHERE
 from streamclust.moments import Moments
 from streamclust.tree import SummaryTree
 

@@ -15,7 +15,8 @@ from streamclust._kernels.engine.imputing import draw_counts, draw_gaussians
 from streamclust._kernels.hashing import splitmix64
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.blas import weighted_sum
-from streamclust.engine.model import Model, point_parameters, reach
+from streamclust.engine.model import Model
+from streamclust.engine.results import point_parameters, reach
 from streamclust.families.discrete import BernoulliParameters, MultinomialParameters, PoissonParameters
 
 MIN_PROBABILITY = 1e-12

@@ -67,13 +67,13 @@ def learn_filled(engine: Engine, rows: Floats, w: Floats, t: Floats, shard: Hash
         end = done + min(max(1, engine.until_due), int(np.searchsorted(widened[done:], width, side="right")))
         block = rows[done:end, :width]
         missing = np.isnan(block)
-        alone = np.flatnonzero(missing[:, engine.missing_values.n_imputable :].any(axis=1))
+        alone = np.flatnonzero(missing[:, engine.imputer.n_imputable :].any(axis=1))
         if len(alone) and alone[0] == 0:  # filled by the leaves as they are at this event
             end = done + 1
-            block = filled(engine, engine.missing_values.impute(block[:1], missing[:1]), shard)
+            block = filled(engine, engine.imputer.impute(block[:1], missing[:1]), shard)
         else:
             end = done + int(next(iter(alone), len(block)))
-            block = engine.missing_values.impute(block[: end - done], missing[: end - done])
+            block = engine.imputer.impute(block[: end - done], missing[: end - done])
         missing = missing[: end - done]
         engine.features.count_filled(int(np.count_nonzero(missing.any(axis=1))))
         engine.learn_checked(block, w[done:end], t[done:end], shard, missing)
@@ -93,7 +93,7 @@ def widen(engine: Engine, row: Floats) -> None:
 
 def filled(engine: Engine, rows: Floats, shard: Hashable) -> Floats:
     """Rows with the missing values of the nearest leaf."""
-    found = np.array([engine.missing_values.fill(row, shard) for row in rows])
+    found = np.array([engine.imputer.fill(row, shard) for row in rows])
     return np.abs(np.rint(found)) if is_discrete(engine.settings.family) else found  # a mean is no count
 
 

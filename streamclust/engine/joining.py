@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
-from streamclust.engine.model import Model, Result, large_rows, point_parameters
+from streamclust.engine.model import Model
+from streamclust.engine.results import Result, large_rows, point_parameters
 from streamclust.families.gaussian import GaussianParameters
 from streamclust.refit.chunky_em.mixture import Mixture
 from streamclust.shapes import MergeTree, gaussian_components, joins_within, merge_tree

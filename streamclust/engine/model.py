@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from typing import NamedTuple
+from functools import cached_property
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from streamclust._kernels.engine.assign import assign_points, cheapest
 from streamclust._kernels.engine.windows import see_points
 from streamclust._kernels.types import Bools, Floats, Ints
-from streamclust.families import FAMILIES
+from streamclust.engine.results import (
+    NOWHERE,
+    Result,
+    as_arrays,
+    check_finite,
+    chosen,
+    cost_form,
+    having,
+    large_rows,
+    log_density,
+    matrices,
+    moments_arrays,
+    point_parameters,
+    reach,
+    result_from_state,
+    result_state,
+)
 from streamclust.families.cost_form import CostForm, Quadratic
 from streamclust.families.gaussian import GaussianParameters
-from streamclust.families.linalg import cholesky, log_determinant, whitener
-from streamclust.families.marginal import PointParameters, marginal
-from streamclust.late import gammaincinv, logsumexp
+from streamclust.families.marginal import marginal
+from streamclust.late import logsumexp
 from streamclust.moments import Moments
-from streamclust.refit.chunky_em.covariance import form_of
-from streamclust.refit.chunky_em.mixture import Mixture
 from streamclust.refit.partition import Partition
 from streamclust.sketch import Rows, Sketch
-
-Result = Partition | Mixture
-
-INSIDE_MASS = 0.9999
-"""An event is outside a cluster if it lies beyond the ellipsoid that holds this much of it."""
-LARGE_SHARE, LARGE_PART_OF_AVERAGE = 0.01, 0.1
-"""A cluster is large if it has this share of the weight or, among many, this part of the average cluster's weight."""
-NOWHERE: Ints = np.zeros(0, dtype=np.int64)
+from streamclust.state import State, prefixed, under
 
 
 class Nearest(NamedTuple):
@@ -202,6 +208,41 @@ class Model:
         """The costs of the components on show, as kernels read them."""
         return cost_form(self.shown)
 
+    # ---------------------------------------------------------------- saving
+
+    def to_state(self) -> State:
+        """State of the model, without its sketch."""
+        result = result_state(self.result)
+        running = {} if self.running is None else prefixed("running.", moments_arrays(self.running))
+        values = {
+            "version": self.version,
+            "n_seen": self.n_seen,
+            "ids": list(self.ids),
+            "hidden": sorted(self.hidden),
+            "owner": list(self.owner),
+            "moved": self.moved,
+            "result": result.values,
+        }
+        return State(result.arrays | running, values)
+
+    @classmethod
+    def from_state(cls, state: State, sketch: Sketch | None = None) -> Self:
+        """The model that `to_state` saved."""
+        arrays, values = state
+        result = result_from_state(State(arrays, values["result"]))
+        running = under(arrays, "running.")  # older models have none of what follows
+        return cls(
+            values["version"],
+            values["n_seen"],
+            result,
+            tuple(values["ids"]),
+            frozenset(values["hidden"]),
+            tuple(values.get("owner", ())),
+            sketch,
+            running=Moments(**running, kind=result.clusters.kind) if running else None,
+            moved=values.get("moved", False),
+        )
+
     # ---------------------------------------------------------------- asking
     # Rows may have more features than the model: those appeared after it was published, at the end. A feature
     # that is missing is NaN. `predict_one`, `predict`, `assign`, `probability` and `novelty` take events, the other
@@ -358,113 +399,8 @@ class Model:
         return np.asarray(more - logsumexp(self.log_joint(points), axis=1))
 
 
-# -------------------------------------------------------------------- of results, hard or soft
-
-
-def check_finite(clusters: Moments) -> None:
-    """Raise FloatingPointError for clusters that no event could be assigned to."""
-    if not all(np.isfinite(part).all() for part in (clusters.weight, clusters.mean, clusters.scatter)):
-        raise FloatingPointError("clusters hold NaN or infinity")
-
-
 def hidden_components(model: Model) -> Ints:
     """The components of retired clusters."""
     if not model.hidden:
         return NOWHERE
     return np.setdiff1d(np.arange(len(model.owners)), model.rows)
-
-
-def large_rows(weight: Floats) -> Ints:
-    """The large ones of clusters of these weights.
-
-    >>> large_rows(np.array([0.5, 0.495, 0.005]))
-    array([0, 1])
-    >>> len(large_rows(np.ones(300)))
-    300
-    """
-    share = min(LARGE_SHARE, LARGE_PART_OF_AVERAGE / max(len(weight), 1))
-    return np.flatnonzero(weight >= share * weight.sum())
-
-
-@lru_cache(maxsize=64)
-def reach(n_features: int) -> float:
-    """Half the squared Mahalanobis distance, a chi-squared, within which a Gaussian has INSIDE_MASS of its mass."""
-    return float(gammaincinv(n_features / 2, INSIDE_MASS))
-
-
-def cost_form(result: Result) -> CostForm:
-    """What it costs a point to belong to each cluster."""
-    if isinstance(result, Partition):
-        mixing = result.mixture.mixing(result.clusters.weight) if result.n_clusters > 1 else np.zeros(1)
-        return result.family.cost_form(result.posterior, mixing)
-    d = result.means.shape[1]
-    factor = cholesky(full_covariances(result))
-    offset = (d * np.log(2 * np.pi) + log_determinant(factor)) / 2 - np.log(result.weights)
-    return Quadratic(result.means, whitener(factor) / np.sqrt(2), offset)
-
-
-def as_arrays(form: CostForm) -> tuple[Floats, Floats | None, Floats]:
-    """The numbers of a cost form as kernels take them."""
-    plain = np.ascontiguousarray
-    if isinstance(form, Quadratic):
-        return plain(form.centre), plain(form.root), plain(form.offset)
-    return plain(form.slope), None, plain(form.offset)
-
-
-def full_covariances(result: Mixture) -> Floats:
-    """Covariances as matrices, whatever form they are kept in."""
-    return matrices(result.covariances, result.means.shape[1])
-
-
-def matrices(covariance: Floats, d: int) -> Floats:
-    """Covariances of d features as matrices: kept whole, by their diagonals or as one number each."""
-    return covariance if covariance.ndim == 3 else covariance.reshape(len(covariance), -1, 1) * np.eye(d)
-
-
-def point_parameters(result: Result) -> PointParameters:
-    """The clusters' parameters, as `family.log_density` reads them."""
-    if isinstance(result, Partition):
-        parameters: PointParameters = result.family.parameters(result.posterior)
-        return parameters
-    return GaussianParameters(result.means, result.covariances)
-
-
-def log_density(result: Result, parameters: PointParameters, points: Floats) -> Floats:
-    """log p(x|θ), rows x clusters."""
-    if isinstance(result, Partition):
-        return np.asarray(result.family.log_density(parameters, points))
-    return np.asarray(FAMILIES[form_of(result.covariance).family].log_density(parameters, points))
-
-
-def chosen(result: Result, rows: Ints) -> Result:
-    """Some of the clusters alone; leaves are not labelled."""
-    if isinstance(result, Partition):
-        return replace(result, clusters=result.clusters[rows], labels=NOWHERE)
-    share = result.weights[rows]
-    return replace(
-        result, weights=share / share.sum(), means=result.means[rows], covariances=result.covariances[rows],
-        labels=NOWHERE, total=result.total * float(share.sum()),
-    )  # fmt: skip
-
-
-def joined(result: Result, more: Moments) -> Result:
-    """The clusters and more of them; leaves are not labelled."""
-    return having(result, Moments.stack([result.clusters, more.to(result.clusters.kind)]))
-
-
-def having(result: Result, clusters: Moments) -> Result:
-    """The same clusters with other moments; leaves are not labelled."""
-    if isinstance(result, Partition):
-        return replace(result, clusters=clusters, labels=NOWHERE)
-    total = float(clusters.weight.sum())
-    return replace(
-        result, weights=clusters.weight / total, means=clusters.mean, covariances=clusters.covariance,
-        labels=NOWHERE, total=total,
-    )  # fmt: skip
-
-
-def weighing(result: Result, total: float) -> Result:
-    """The clusters with weights that add up to `total`."""
-    if isinstance(result, Partition):
-        return replace(result, clusters=result.clusters.scale(total / result.clusters.weight.sum()))
-    return replace(result, total=total)

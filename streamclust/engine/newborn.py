@@ -6,7 +6,8 @@ import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine.dependence import group_evidence
-from streamclust.engine.model import Model, reach
+from streamclust.engine.model import Model
+from streamclust.engine.results import reach
 from streamclust.late import gammaln
 from streamclust.moments import Moments
 from streamclust.refit.dp_means.online import lead

@@ -9,8 +9,8 @@ import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
 from streamclust.engine.joining import component_joins
-from streamclust.engine.model import weighing
 from streamclust.engine.present_events import PresentEvents
+from streamclust.engine.results import weighing
 from streamclust.engine.stream import Stream
 from streamclust.families import family as family_named
 from streamclust.moments import Moments

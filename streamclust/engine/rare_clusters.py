@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
-from streamclust.engine.model import Model, Result, chosen, joined, large_rows, weighing
+from streamclust.engine.model import Model
 from streamclust.engine.newborn import MIN_BIRTH_EVENTS, worthwhile
+from streamclust.engine.results import Result, chosen, joined, large_rows, weighing
 from streamclust.engine.settings import EngineSettings
 from streamclust.engine.watched_events import BLOCK_EVENTS
 from streamclust.moments import Moments

@@ -16,6 +16,7 @@ from streamclust.engine.model import Model, Seen
 from streamclust.engine.watched_events import BLOCK_EVENTS, WatchedEvents
 from streamclust.families import is_discrete
 from streamclust.sketch import CoordinateMap
+from streamclust.state import State, prefixed, under
 
 if TYPE_CHECKING:
     from streamclust.engine.shards import Shards
@@ -101,6 +102,22 @@ class RecentEvents:
     def replace_strays(self, strays: WatchedEvents) -> None:
         """Have other strays."""
         self._strays = strays
+
+    # ---------------------------------------------------------------- saving
+
+    def to_state(self) -> State:
+        """State of the latest events in a row and of the strays."""
+        strays = {"strays": self.strays.rows.copy()}
+        values = {"whole": self.ring.count, "strays": self.strays.count}
+        return State(prefixed("whole.", self.ring.to_arrays()) | strays, values)
+
+    def restore(self, state: State) -> None:
+        """Hold what `to_state` saved."""
+        arrays, values = state
+        self._strays = WatchedEvents(0)
+        self._strays.rows, self._strays.count = np.array(arrays["strays"]), values["strays"]
+        if "whole" in values:  # older checkpoints have none
+            self.ring.restore(under(arrays, "whole."), values["whole"])
 
     # ---------------------------------------------------------------- reading
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -14,9 +14,19 @@ from streamclust.engine.fixed_components import FixedComponents
 from streamclust.engine.imputation import Gaps, supported
 from streamclust.engine.joining import joined_components
 from streamclust.engine.leaf_shares import WithStrays
-from streamclust.engine.model import NOWHERE, Model, Result, check_finite, chosen, joined, weighing
+from streamclust.engine.model import Model
 from streamclust.engine.newborn import MIN_BIRTH_EVENTS
 from streamclust.engine.rare_clusters import by_itself, keeping_rare, owners, with_rare
+from streamclust.engine.results import (
+    NOWHERE,
+    Result,
+    check_finite,
+    chosen,
+    joined,
+    result_from_state,
+    result_state,
+    weighing,
+)
 from streamclust.engine.settings import COVARIANCE, EngineSettings
 from streamclust.lineage import majority
 from streamclust.moments import Moments
@@ -24,6 +34,7 @@ from streamclust.refit.bkm.fit import refit_bkm
 from streamclust.refit.chunky_em.fit import refit_mixture
 from streamclust.refit.chunky_em.mixture import Mixture
 from streamclust.refit.partition import Partition
+from streamclust.state import State
 from streamclust.tree import SummaryTree
 
 CHALLENGER_MARGIN_NATS = 5.0
@@ -107,6 +118,26 @@ class Found:
     new_weight: Floats
     outside: float
     owner: tuple[int, ...] = ()
+
+    def to_state(self) -> State:
+        """State of what was found."""
+        result = result_state(self.result)
+        tables = {name: getattr(self, name) for name in ("shared", "old_weight", "new_weight")}
+        values = {"outside": self.outside, "owner": list(self.owner), "result": result.values}
+        return State(result.arrays | tables, values)
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """The result that `to_state` saved."""
+        arrays, values = state
+        return cls(
+            result_from_state(State(arrays, values["result"])),
+            arrays["shared"],
+            arrays["old_weight"],
+            arrays["new_weight"],
+            values["outside"],
+            tuple(values.get("owner", ())),  # older checkpoints have none
+        )
 
 
 def widened(rows: Moments, tree: SummaryTree | WithStrays) -> Moments:

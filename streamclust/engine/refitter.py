@@ -13,10 +13,11 @@ from streamclust.engine.cluster_updates import moved
 from streamclust.engine.event_ring import WINDOW_EVENTS
 from streamclust.engine.fixed_components import NO_FIXED, FixedComponents, fixed_components, remembered
 from streamclust.engine.leaf_shares import kish
-from streamclust.engine.model import NOWHERE, Model, Result, hidden_components, large_rows
+from streamclust.engine.model import Model, hidden_components
 from streamclust.engine.newborn import MIN_BIRTH_EVENTS
 from streamclust.engine.present_events import PresentEvents
 from streamclust.engine.refit import RefitEvents, RefitInput, SearchMode, widened
+from streamclust.engine.results import NOWHERE, Result, large_rows
 from streamclust.engine.retirement import MIN_EXPECTED_EVENTS, Retirement
 from streamclust.engine.settings import COVARIANCE, EngineSettings
 from streamclust.engine.stream import TOLERATED_SHARE, Stream

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from streamclust.engine.model import NOWHERE, Model, Result, having
+from streamclust.engine.model import Model
+from streamclust.engine.results import NOWHERE, Result, having
 from streamclust.engine.stream import Stream
 from streamclust.moments import Moments
 from streamclust.refit.bkm.fit import scored

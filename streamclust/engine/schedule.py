@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 NEVER = sys.maxsize
@@ -134,3 +135,17 @@ def challenged(evidence: float, last: float, quiet: bool = False, settled: bool 
     """
     growth = SETTLED_CHALLENGE_GROWTH if settled else QUIET_GROWTH if quiet else EARLY_GROWTH
     return evidence >= growth * last
+
+
+def runs(n: int, until_due: Callable[[], int]) -> Iterator[slice]:
+    """Slices of the next n events, each up to the event at which something is due; learn one before the next.
+
+    >>> due = iter([3, 10])
+    >>> list(runs(5, lambda: next(due)))
+    [slice(0, 3, None), slice(3, 5, None)]
+    """
+    done = 0
+    while done < n:
+        end = min(n, done + max(1, until_due()))
+        yield slice(done, end)
+        done = end

@@ -18,6 +18,7 @@ from streamclust.engine.watched_events import WatchedEvents
 from streamclust.families import FamilyLike
 from streamclust.families import family as family_named
 from streamclust.sketch import CoordinateMap
+from streamclust.state import State, prefixed, under
 from streamclust.tree import SummaryTree
 
 MAX_HALF_LIVES = 64.0
@@ -42,6 +43,20 @@ class Shard:
             leaf_size=tree.leaf_size,
         )  # fmt: skip
         return cls(empty, WatchedEvents(tree.n_features))
+
+    def to_state(self) -> State:
+        """State of the shard."""
+        arrays = prefixed("tree.", self.tree.to_arrays()) | prefixed("watch.", self.watch.to_arrays())
+        values = {"n_seen": self.n_seen, "watched": self.watch.count, "learnt_here": self.learnt_here}
+        return State(arrays, values)
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """The shard that `to_state` saved."""
+        tree = SummaryTree.from_arrays(under(state.arrays, "tree."))
+        watch = WatchedEvents(tree.n_features)
+        watch.restore(under(state.arrays, "watch."), state.values["watched"])
+        return cls(tree, watch, state.values["n_seen"], state.values.get("learnt_here", False))
 
     def watched_weights(self, n: int, half_life: float | None) -> Floats:
         """What the latest n watched events weigh now, where the tree forgets by event count."""

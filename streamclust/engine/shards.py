@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Self
 
 import numpy as np
 
@@ -18,7 +19,16 @@ from streamclust.engine.watched_events import WatchedEvents
 from streamclust.families import is_discrete
 from streamclust.interrupts import HeldInterrupts
 from streamclust.sketch import CoordinateMap
+from streamclust.state import State, prefixed, under
 from streamclust.tree import SummaryTree, merge_all
+
+MERGED = "merged"
+"""Key of the one shard of a state whose shards were merged."""
+
+
+def key_of(part: Mapping[str, Any]) -> Hashable:
+    """The key of a saved shard; JSON turns tuples into lists."""
+    return tuple(part["key"]) if isinstance(part["key"], list) else part["key"]
 
 
 class Shards(dict[Hashable, Shard]):
@@ -31,6 +41,30 @@ class Shards(dict[Hashable, Shard]):
         """The columns that trees and watches have: those past `n_features` are spare, and 0 for every event."""
         self.settings = settings
         self.recent = RecentEvents(self)
+
+    def to_state(self, merged: bool = False) -> State:
+        """State of all shards and recent events; `merged` into one shard if asked to."""
+        parts: Mapping[Hashable, Shard] = {MERGED: self.merged()} if merged else self
+        arrays, values = self.recent.to_state()
+        values["n_features"] = self.n_features
+        values["capacity"] = self.n_features if merged else self.capacity
+        values["shards"] = []
+        for i, (key, part) in enumerate(parts.items()):
+            more, kept = part.to_state()
+            values["shards"].append({"key": key} | kept)
+            arrays |= prefixed(f"shard{i}.", more)
+        return State(arrays, values)
+
+    @classmethod
+    def from_state(cls, state: State, settings: EngineSettings) -> Self:
+        """The shards that `to_state` saved."""
+        arrays, values = state
+        shards = cls(values["n_features"], settings)
+        shards.capacity = values.get("capacity", shards.n_features)
+        for i, part in enumerate(values["shards"]):
+            shards[key_of(part)] = Shard.from_state(State(under(arrays, f"shard{i}."), part))
+        shards.recent.restore(state)
+        return shards
 
     def empty(self, key: Hashable) -> Shard:
         """A shard before its first event, not yet among these."""

@@ -13,6 +13,7 @@ from streamclust.engine.settings import EngineSettings
 from streamclust.engine.shards import Shards
 from streamclust.lineage import Lineage
 from streamclust.sketch import Sketch
+from streamclust.state import State
 
 TOLERATED_SHARE = 0.01
 """The stream has changed if a larger share of the latest events is outside every cluster."""
@@ -92,6 +93,39 @@ class Stream:
     """Whether models come from elsewhere (`Engine.follow`): then nothing is refitted here."""
     n_waited: int = 0
     """Events that waited for a sketch. Nobody sees a model of fewer, so the first refit comes after them."""
+
+    def to_state(self, merged: bool = False) -> State:
+        """Complete state, or with the shards `merged` into one; waits for a running refit."""
+        arrays, values = self.shards.to_state(merged)
+        values |= {"settings": self.settings.to_values(), "lineage": self.lineage.to_dict()}
+        values |= self.counters.to_values()
+        if self.sketch is not None:
+            self.sketch.to_state().add_to(arrays, values, "sketch")
+        if self.model is not None:
+            self.model.to_state().add_to(arrays, values, "model")
+        if self.pending_refit is not None:
+            self.pending_refit.to_state().add_to(arrays, values, "refit")
+        return State(arrays, values)
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """The stream that `to_state` saved."""
+        values = state.values
+        settings = EngineSettings.from_values(values["settings"])
+        shards = Shards.from_state(state, settings)
+        older = {"known_features": shards.n_features}  # older checkpoints do not have it
+        sketch, refit = state.part("sketch"), state.part("refit")
+        stream = cls(
+            settings,
+            shards,
+            Lineage.from_dict(values["lineage"]),
+            Counters.from_values(older | values),
+            sketch=None if sketch is None else Sketch.from_state(sketch),
+            pending_refit=None if refit is None else Refit.from_state(refit),
+        )
+        model = state.part("model")
+        stream.model = None if model is None else Model.from_state(model, stream.sketch)
+        return stream
 
     @property
     def n_seen(self) -> int:

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from streamclust.checkpoint.state import engine_from_state, engine_state
 from streamclust.engine import Engine, EngineSettings
 from streamclust.engine.capacity import FIRST_LEAVES, MAX_LEAVES, MAX_SUMMARY_BYTES, leaves_for
-from streamclust.engine.model import large_rows
+from streamclust.engine.results import large_rows
 from streamclust.tree import SummaryTree
 
 

@@ -26,8 +26,8 @@ from streamclust.engine.drift import (
     p_values,
 )
 from streamclust.engine.event_ring import WINDOW_EVENTS
-from streamclust.engine.model import reach
 from streamclust.engine.recent_events import WHOLE_EVENTS
+from streamclust.engine.results import reach
 from streamclust.engine.watched_events import BLOCK_EVENTS, WatchedEvents
 from streamclust.lineage import Change
 from streamclust_connectors.synthetic import Drift

@@ -11,7 +11,7 @@ from streamclust.engine.imputation import imputed
 from streamclust.engine.stream import Stream
 
 
-class MissingValues:
+class Imputer:
     """Fills in the missing values of events before they are learnt."""
 
     def __init__(self, stream: Stream) -> None:
