@@ -8,19 +8,14 @@ import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine.model import Model
-from streamclust.engine.newborn import MIN_BIRTH_EVENTS, newborn
+from streamclust.engine.newborn import newborn
 from streamclust.engine.present_events import PresentEvents
-from streamclust.engine.recent_events import LOOK_SAMPLE_EVENTS
 from streamclust.engine.results import joined, reach, weighing
 from streamclust.engine.retirement import Retirement
-from streamclust.engine.stream import TOLERATED_SHARE, Stream
+from streamclust.engine.stream import Stream
+from streamclust.engine.tuning import TUNING
 from streamclust.families.cost_form import Quadratic
 from streamclust.moments import Moments
-
-YOUNG_EVENTS = 4096
-"""A cluster is young for so many events after its birth. Until then new clusters near it are taken for parts of it."""
-YOUNG_REACH = 6.0
-"""Near a young cluster: within so many times the squared distance that holds nearly all of its events."""
 
 
 class Births:
@@ -42,10 +37,10 @@ class Births:
         self._add_strays(rows, cell, whitened)
         penalty = stream.settings.birth_penalty
         outside = cell == len(model.rows) if penalty is None else beyond(model, rows, penalty)
-        if outside.mean() <= counters.tolerated - TOLERATED_SHARE:
+        if outside.mean() <= counters.tolerated - TUNING.large_share:
             return
         if len(stream.shards.recent.ring):
-            rows, weight = stream.shards.recent.latest(max(gap, LOOK_SAMPLE_EVENTS))
+            rows, weight = stream.shards.recent.latest(max(gap, TUNING.look_sample_events))
             outside = model.outside(rows) if penalty is None else beyond(model, rows, penalty)
         if outside.mean() <= counters.tolerated:
             return
@@ -81,7 +76,7 @@ class Births:
             cell = np.where(far, len(everyone.rows), everyone.nearest(rows[places]).component)
         of = np.append(everyone.place, -1)[cell]
         retired = [k for k, cluster in enumerate(model.ids) if cluster in model.hidden]
-        fed = [k for k in retired if (of == k).sum() >= MIN_BIRTH_EVENTS]
+        fed = [k for k in retired if (of == k).sum() >= TUNING.min_cluster_events]
         theirs[places] = np.isin(of, fed)
         self.retirement.apply({model.ids[k] for k in fed})
         return theirs
@@ -89,13 +84,16 @@ class Births:
     def _near_young(self, means: Floats) -> Bools:
         """Points near a cluster that was born a short while ago."""
         model, born_at, n_seen = self.stream.published, self.stream.lineage.born_at, self.stream.n_seen
-        young = [n_seen - born_at[name] < YOUNG_EVENTS and born_at[name] > 0 for name in model.names.tolist()]
+        young = [
+            n_seen - born_at[name] < TUNING.settled_events and born_at[name] > 0
+            for name in model.names.tolist()
+        ]
         form, d = model.form, model.n_coordinates
-        if not any(young) or n_seen < YOUNG_EVENTS or not isinstance(form, Quadratic):
+        if not any(young) or n_seen < TUNING.settled_events or not isinstance(form, Quadratic):
             return np.zeros(len(means), dtype=bool)
         rows = np.flatnonzero(np.array(young)[model.place])
         gaps = np.einsum("kij,nkj->nki", form.root[rows], means[:, None, :d] - form.centre[rows])
-        return np.asarray(((gaps**2).sum(axis=2) < YOUNG_REACH * reach(d)).any(axis=1))
+        return np.asarray(((gaps**2).sum(axis=2) < TUNING.young_reach * reach(d)).any(axis=1))
 
     def open(self, clusters: Moments) -> None:
         """Publish new clusters, provisional until the next refit confirms or absorbs them."""

@@ -8,13 +8,9 @@ import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
 from streamclust.engine.model import Model, hidden_components
+from streamclust.engine.tuning import TUNING
 from streamclust.moments import Moments
 from streamclust.refit.chunky_em.mixture import Mixture
-
-MOVE_ROUNDS = 3
-"""Rounds of assigning a window's events and moving clusters: one that has moved far regains its events step by step."""
-MIN_EVENTS_TO_MOVE = 5
-"""Events of a window that a cluster must have to be moved."""
 
 
 def with_latest(
@@ -55,7 +51,7 @@ def moved(model: Model, rows: Floats, weight: Floats) -> Model:
     By how much depends on how sure that is [James and Stein]: by 1 - D / (n |g|²), where n events lie g deviations off.
     """
     d = model.n_coordinates
-    for _ in range(MOVE_ROUNDS):
+    for _ in range(TUNING.update_rounds):
         cell, whitened = model.see(rows)
         inside = cell < len(model.rows)
         points = Moments.rows_of_points(rows[inside, :d], weight[inside])
@@ -65,7 +61,7 @@ def moved(model: Model, rows: Floats, weight: Floats) -> Model:
         )
         n = np.bincount(cell[inside], minlength=len(found))
         sure = 1.0 - d / np.maximum(n * (gap.mean**2).sum(axis=1), 1e-300)
-        part = np.where(n >= MIN_EVENTS_TO_MOVE, np.maximum(sure, 0.0), 0.0)[:, None]
+        part = np.where(n >= TUNING.min_cluster_events, np.maximum(sure, 0.0), 0.0)[:, None]
         if not part.any():
             break
         clusters = model.current.clusters

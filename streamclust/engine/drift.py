@@ -17,23 +17,10 @@ from streamclust._kernels.engine.windows import (
 )
 from streamclust._kernels.types import Floats
 from streamclust.engine.dependence import BlockCurve
-from streamclust.engine.event_ring import WINDOW_EVENTS
 from streamclust.engine.model import Model, Seen
-from streamclust.engine.recent_events import WHOLE_EVENTS
 from streamclust.engine.shards import Shards
+from streamclust.engine.tuning import TUNING
 from streamclust.late import chdtrc, fdtrc
-
-MIN_WINDOW_EVENTS = 256
-"""Events of the shortest window."""
-MOVE_P_VALUE = 1e-4
-"""Means are moved where the p-value of "nothing has moved between two windows" is below this."""
-CHANGE_P_VALUE = 1e-9
-"""Below this p-value the stream has changed: events before the newer window no longer count."""
-MIN_FREEDOM = 8.0
-"""Degrees of freedom of a comparison before anything is known of how means wander: fewer make early changes of a stream
-less certain, more make wandering sources look like changes until their history is long."""
-MIN_JUDGED_EVENTS = 8.0
-"""Clusters of fewer events in a window are left out of the test."""
 
 
 class Rung(NamedTuple):
@@ -46,7 +33,7 @@ class Rung(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """Result of a look: the shortest windows whose p-values are below MOVE_P_VALUE and CHANGE_P_VALUE."""
+    """Result of a look: the shortest windows whose p-values are below move_p_value and change_p_value."""
 
     fits: bool
     """Whether the newest events fit the model."""
@@ -59,7 +46,9 @@ def p_value(new: Floats, old: Floats) -> float:
 
     Shares do not count: sources that report in turns, in blocks of any length, are no drift.
     """
-    return float(p_values(mean_statistics(new, old, MIN_JUDGED_EVENTS)[None], (new.shape[1] - 2) // 2)[0])
+    return float(
+        p_values(mean_statistics(new, old, TUNING.min_judged_events)[None], (new.shape[1] - 2) // 2)[0]
+    )
 
 
 def p_values(statistics: Floats, d: int) -> Floats:
@@ -73,7 +62,7 @@ def p_values(statistics: Floats, d: int) -> Floats:
 def fit(newest: Floats) -> float:
     """p-value of a window under the model: compared with an endless window that fits the model exactly."""
     d = (newest.shape[1] - 2) // 2
-    return float(p_values(fit_statistics(newest, MIN_JUDGED_EVENTS)[None], d)[0])
+    return float(p_values(fit_statistics(newest, TUNING.min_judged_events)[None], d)[0])
 
 
 def look(shards: Shards, model: Model, n_seen: int, begin: int, moving: bool, tolerated: float) -> Findings:
@@ -81,24 +70,24 @@ def look(shards: Shards, model: Model, n_seen: int, begin: int, moving: bool, to
 
     Windows of all events in a row are only tried where the shortest does not fit, or means are moving already.
     """
-    rows, weight = shards.recent.latest(MIN_WINDOW_EVENTS)
-    newest = block_sums(*model.see(rows), weight, len(model.rows) + 1, MIN_WINDOW_EVENTS)
+    rows, weight = shards.recent.latest(TUNING.min_window_events)
+    newest = block_sums(*model.see(rows), weight, len(model.rows) + 1, TUNING.min_window_events)
     fits = True
     if len(newest):
         if not (moving or model.moved):  # at most looks nothing has moved: that shows without p-values
-            blocks = shards.recent.sums_by(model.published, MIN_WINDOW_EVENTS)
-            if at_rest(newest[0], blocks, tolerated, MIN_JUDGED_EVENTS):
+            blocks = shards.recent.sums_by(model.published, TUNING.min_window_events)
+            if at_rest(newest[0], blocks, tolerated, TUNING.min_judged_events):
                 return Findings(fits=True)
         outside = newest[0, -1, 0] / max(newest[0, :, 0].sum(), 1e-300)
-        fits = bool(outside <= tolerated and fit(newest[0]) >= MOVE_P_VALUE)
+        fits = bool(outside <= tolerated and fit(newest[0]) >= TUNING.move_p_value)
     fresh = since = None
     wandering = Wandering(shards, model, begin)
     for near, n, p in climb(shards, model, near=moving or not fits):
-        if p >= MOVE_P_VALUE or (p := wandering.p_value(near, n, p)) >= MOVE_P_VALUE:
+        if p >= TUNING.move_p_value or (p := wandering.p_value(near, n, p)) >= TUNING.move_p_value:
             continue
         found = window(shards, n_seen, near, n)
         fresh = fresh or found
-        if p < CHANGE_P_VALUE:
+        if p < TUNING.change_p_value:
             since = found
             break
     return Findings(fits, fresh, since)
@@ -139,7 +128,7 @@ class Wandering:
         first = len(weight) - 2 * n
         new, old = block_sums(*seen.some(slice(first, None)), weight[first:], k + 1, n)[:, :k]
         size = [part[:, 0] ** 2 / np.maximum(part[:, 1], 1e-300) for part in (new, old)]
-        judged = np.minimum(*size) >= MIN_JUDGED_EVENTS
+        judged = np.minimum(*size) >= TUNING.min_judged_events
         if not judged.any():
             return 1.0
         a, b = (part[judged, None] for part in size)
@@ -154,7 +143,7 @@ class Wandering:
         (m, inner), (o, outer) = (moments_of(part[judged], d) for part in (new, old))
         variance = np.maximum(1.0, (a * inner + b * outer) / (a + b))
         statistic = ((m - o) ** 2 / (variance * (1 / a + 1 / b) + 4 * wandered[:, None])).sum(axis=1)
-        free = MIN_FREEDOM + n_bends * d / 2
+        free = TUNING.min_freedom + n_bends * d / 2
         cells = len(statistic)
         every = fdtrc(d * cells, free.max(), statistic.sum() / (d * cells))
         return float(min(1.0, 2.0 * min(every, cells * fdtrc(d, free, statistic / d).min())))
@@ -180,17 +169,21 @@ def climb(shards: Shards, model: Model, near: bool) -> Iterator[tuple[bool, int,
     """Every window, the shortest first: whether it is of events in a row or of watched ones, how many, and p-value."""
     if near:
         rows, weight = shards.recent.latest()
-        for n, p in rungs(weight, lambda part: model.see(rows[part]), len(model.rows), WHOLE_EVENTS // 2):
+        for n, p in rungs(
+            weight, lambda part: model.see(rows[part]), len(model.rows), TUNING.look_events // 2
+        ):
             yield True, n, p
     if model.moved:
         rows, weight, _ = shards.recent.watched()
-        for n, p in rungs(weight, lambda part: model.see(rows[part]), len(model.rows), WINDOW_EVENTS // 2):
+        for n, p in rungs(
+            weight, lambda part: model.see(rows[part]), len(model.rows), TUNING.window_events // 2
+        ):
             yield False, n, p
     else:
-        blocks = shards.recent.sums_by(model.published, MIN_WINDOW_EVENTS)
-        found = p_values(ladder_statistics(blocks, MIN_JUDGED_EVENTS), model.whitened_features)
+        blocks = shards.recent.sums_by(model.published, TUNING.min_window_events)
+        found = p_values(ladder_statistics(blocks, TUNING.min_judged_events), model.whitened_features)
         for i, p in enumerate(found.tolist()):
-            yield False, MIN_WINDOW_EVENTS << i, p
+            yield False, TUNING.min_window_events << i, p
 
 
 def window(shards: Shards, n_seen: int, near: bool, n: int) -> Rung:
@@ -203,12 +196,12 @@ def window(shards: Shards, n_seen: int, near: bool, n: int) -> Rung:
 
 def rungs(weight: Floats, see: Callable[[slice], Seen], k: int, longest: int) -> Iterator[tuple[int, float]]:
     """Compare the newest events with as many before them, 256 and then twice as many each time; labelled as needed."""
-    n, total = MIN_WINDOW_EVENTS, len(weight)
+    n, total = TUNING.min_window_events, len(weight)
     blocks: Floats | None = None
     while 2 * n <= total and n <= longest:
         part = slice(total - 2 * n, total if blocks is None else total - n)
-        more = block_sums(*see(part), weight[part], k + 1, MIN_WINDOW_EVENTS)
+        more = block_sums(*see(part), weight[part], k + 1, TUNING.min_window_events)
         blocks = more if blocks is None else np.concatenate([blocks, more])
-        half = n // MIN_WINDOW_EVENTS
+        half = n // TUNING.min_window_events
         yield n, p_value(blocks[:half].sum(axis=0), blocks[half:].sum(axis=0))
         n *= 2

@@ -9,11 +9,9 @@ import numpy as np
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine.imputation import imputed
 from streamclust.engine.model import Model
+from streamclust.engine.tuning import TUNING
 from streamclust.sketch import CoordinateMap
 from streamclust.state import Arrays
-
-WINDOW_EVENTS = 4096
-"""Number of watched events kept; a whole number of blocks."""
 
 Array = TypeVar("Array", Floats, Ints, Bools)
 
@@ -84,7 +82,7 @@ def in_order(parts: list[KeptEvents]) -> KeptEvents:
 class EventRing:
     """The latest of some events, with their weights and numbers."""
 
-    def __init__(self, n_features: int, size: int = WINDOW_EVENTS) -> None:
+    def __init__(self, n_features: int, size: int = TUNING.window_events) -> None:
         self.size = size
         self.rows = np.zeros((size, n_features))
         self.weight = np.ones(size)
@@ -116,21 +114,21 @@ class EventRing:
     def __len__(self) -> int:
         return min(self.count, self.size)
 
-    def latest(self, n: int = WINDOW_EVENTS) -> Floats:
+    def latest(self, n: int = TUNING.window_events) -> Floats:
         """The latest n events, or as many as there are, the oldest first."""
         return self.last(self.rows, n)
 
-    def weights(self, n: int = WINDOW_EVENTS) -> Floats:
+    def weights(self, n: int = TUNING.window_events) -> Floats:
         """What each event that `latest` gives weighed when it came."""
         return self.last(self.weight, n)
 
-    def latest_missing(self, n: int = WINDOW_EVENTS) -> Bools:
+    def latest_missing(self, n: int = TUNING.window_events) -> Bools:
         """Which values of the events that `latest` gives were filled in."""
         if self.missing is None:
             return np.zeros((min(n, len(self)), self.rows.shape[1]), dtype=bool)
         return self.last(self.missing, n)
 
-    def last(self, kept: Array, n: int = WINDOW_EVENTS) -> Array:
+    def last(self, kept: Array, n: int = TUNING.window_events) -> Array:
         """A copy of the latest n of what is kept of each event in its place, the oldest first."""
         n, end = min(n, len(self)), self.count % self.size
         if n <= end:

@@ -8,13 +8,10 @@ import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine.model import Model, hidden_components
-from streamclust.engine.newborn import MIN_BIRTH_EVENTS
 from streamclust.engine.results import NOWHERE
+from streamclust.engine.tuning import TUNING
 from streamclust.moments import Moments
 from streamclust.tree import SummaryTree
-
-MAX_RETIRED_COMPONENTS = 256
-"""Number of components of retired clusters kept, the heaviest: what may return against the cost of a look."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +66,6 @@ def remembered(model: Model, tree: SummaryTree, each: float) -> tuple[Ints, Floa
     points, weight = tree.sample()
     cell = model.everyone.see(points).cell
     known = np.asarray(np.bincount(cell, weight, model.result.n_clusters + 1)[hidden], dtype=float)
-    heaviest = np.argsort(-known, kind="stable")[:MAX_RETIRED_COMPONENTS]
-    lasting = np.sort(heaviest[known[heaviest] >= MIN_BIRTH_EVENTS * each])
+    heaviest = np.argsort(-known, kind="stable")[: TUNING.max_retired_components]
+    lasting = np.sort(heaviest[known[heaviest] >= TUNING.min_cluster_events * each])
     return hidden[lasting], known[lasting]

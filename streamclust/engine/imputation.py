@@ -17,13 +17,11 @@ from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.blas import weighted_sum
 from streamclust.engine.model import Model
 from streamclust.engine.results import point_parameters, reach
+from streamclust.engine.tuning import TUNING
 from streamclust.families.discrete import BernoulliParameters, MultinomialParameters, PoissonParameters
 
 MIN_PROBABILITY = 1e-12
 """Probabilities and rates below this are raised to it before their logarithm is taken."""
-SHARE_ROUNDS = 50
-"""EM iterations for the components' shares. A component made of filled-in values alone loses about half of its share
-in each; more take longer and change little."""
 NO_JOINT: Floats = np.empty((0, 0))
 
 
@@ -96,7 +94,7 @@ def known_joint(model: Model, events: Gaps) -> tuple[Floats, Floats]:
     _draw(model, rows, missing, everyone, uniform, model.log_share, joint)
     density = np.exp(joint - joint.max(axis=1, keepdims=True) - model.log_share)
     share = np.exp(model.log_share)
-    for _ in range(SHARE_ROUNDS):
+    for _ in range(TUNING.share_rounds):
         each = density * share
         share = weighted_sum(weight / each.sum(axis=1), each) / weight.sum()
     with np.errstate(divide="ignore"):

@@ -10,7 +10,7 @@ import numpy as np
 
 from streamclust._kernels.check import all_within
 from streamclust._kernels.types import Bools, Floats, Ints
-from streamclust.engine.schedule import MIN_EVENTS_BEFORE_FEATURES
+from streamclust.engine.tuning import TUNING
 from streamclust.families import is_discrete
 from streamclust.interrupts import HeldInterrupts
 from streamclust.schema import Cells, table_of
@@ -42,7 +42,7 @@ def until_features(engine: Engine, width: Ints) -> int:
     """Number of the next events, of these widths, before one whose features must be noticed when it comes."""
     if engine.features.awaits_features:
         return int(np.searchsorted(width, max(engine.n_features, int(width[0])), side="right"))
-    early = MIN_EVENTS_BEFORE_FEATURES - engine.n_seen
+    early = TUNING.settled_events - engine.n_seen
     return early if early > 0 else len(width)
 
 

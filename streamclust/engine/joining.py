@@ -9,15 +9,13 @@ import numpy as np
 from streamclust._kernels.types import Floats, Ints
 from streamclust.engine.model import Model
 from streamclust.engine.results import Result, large_rows, point_parameters
+from streamclust.engine.tuning import TUNING
 from streamclust.families.gaussian import GaussianParameters
 from streamclust.refit.chunky_em.mixture import Mixture
 from streamclust.shapes import MergeTree, gaussian_components, joins_within, merge_tree
 
 if TYPE_CHECKING:
     from streamclust.hierarchy.snapshot import ComponentJoins
-
-CAUTION_ERRORS = 2.0
-"""Standard errors by which components of a mixture must be one plateau to be joined: they overlap."""
 
 
 def joined_components(
@@ -36,7 +34,7 @@ def joined_components(
     one, other = before[edges.pairs].T
     known = (one >= 0) & (other >= 0)
     leaning = np.where(known & (not anew), np.where(one == other, 1.0, -1.0), 0.0)
-    caution = CAUTION_ERRORS if isinstance(result, Mixture) else 0.0
+    caution = TUNING.caution_errors if isinstance(result, Mixture) else 0.0
     return tree.clusters((leaning - caution) * edges.error)
 
 

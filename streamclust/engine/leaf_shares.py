@@ -6,16 +6,12 @@ import numpy as np
 
 from streamclust._kernels.types import Floats
 from streamclust.engine.model import Model
+from streamclust.engine.tuning import TUNING
 from streamclust.late import chdtrc
 from streamclust.moments import Moments
 from streamclust.outliers import outlying
 from streamclust.refit.summary import weighty_sample
 from streamclust.tree import SummaryTree
-
-DRIFT_P_VALUE = 1e-9
-"""The stream has drifted if the p-value of the watched events under the tree's shares is below this."""
-MIN_LEAF_EVENTS = 5.0
-"""Leaves with a smaller expected number of watched events are pooled in the test."""
 
 
 def drifted(tree: SummaryTree, watched: Floats, weight: Floats, evidence: float = 1.0) -> bool:
@@ -24,7 +20,7 @@ def drifted(tree: SummaryTree, watched: Floats, weight: Floats, evidence: float 
     It needs no model: clusters that move, appear, vanish or split all change the shares. A watched event counts for
     `evidence` independent ones.
     """
-    return p_value_of_shares(tree, watched, weight, evidence) < DRIFT_P_VALUE
+    return p_value_of_shares(tree, watched, weight, evidence) < TUNING.change_p_value
 
 
 def p_value_of_shares(tree: SummaryTree, watched: Floats, weight: Floats, evidence: float = 1.0) -> float:
@@ -32,7 +28,7 @@ def p_value_of_shares(tree: SummaryTree, watched: Floats, weight: Floats, eviden
     leaf = tree.leaf_weights()
     expected = leaf / leaf.sum()
     size = evidence * kish(weight)
-    judged = expected * size >= MIN_LEAF_EVENTS
+    judged = expected * size >= TUNING.min_cluster_events
     if not judged.any():
         return 1.0
     seen = tree.shares(watched, weight)

@@ -9,13 +9,11 @@ from streamclust.engine.births import Births
 from streamclust.engine.cluster_updates import moved, with_latest
 from streamclust.engine.drift import Findings
 from streamclust.engine.new_features import FeatureSearch
-from streamclust.engine.present_events import MIN_PRESENT_EVENTS, PresentEvents
+from streamclust.engine.present_events import PresentEvents
 from streamclust.engine.retirement import Retirement
 from streamclust.engine.schedule import RefitRequest
 from streamclust.engine.stream import Stream
-
-MIN_FRESH_SHARE = 1 / 32
-"""Clusters learn at a look once the events that they do not know of weigh this share of the present."""
+from streamclust.engine.tuning import TUNING
 
 
 class Monitor:
@@ -43,7 +41,7 @@ class Monitor:
         if not self.features.lacks_directions:
             self.births.open_new(gap)
         thorough = schedule.thorough(counters.n_seen, gap)
-        if thorough or counters.look_gap < schedule.LOOK_EVENTS:
+        if thorough or counters.look_gap < TUNING.look_events:
             self.retirement.judge()
         return self._refit_request(thorough)
 
@@ -87,11 +85,11 @@ class Monitor:
         total, each = self.stream.shards.weight, float(weight.mean())
         fresh, present = min(since * each, total), total
         if counters.begin:
-            present = min(total, max(counters.n_seen - counters.begin, MIN_PRESENT_EVENTS) * each)
-        if still and 0 < fresh < MIN_FRESH_SHARE * present:
+            present = min(total, max(counters.n_seen - counters.begin, TUNING.min_search_events) * each)
+        if still and 0 < fresh < TUNING.min_fresh_share * present:
             return
         if fresh > 0:
-            if still and schedule.LOOK_EVENTS <= gap < since:
+            if still and TUNING.look_events <= gap < since:
                 rows, weight, seen = self.present.seen(since)
             self.stream.model = model.learnt(
                 with_latest(model, rows, weight, seen.cell, fresh, present, total)

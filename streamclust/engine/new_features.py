@@ -5,9 +5,7 @@ from __future__ import annotations
 from streamclust.engine import schedule
 from streamclust.engine.schedule import NEVER, RefitRequest
 from streamclust.engine.stream import Stream
-
-MAX_FILLED_SHARE = 0.5
-"""New features start no search if a larger share of the events since lacks some feature."""
+from streamclust.engine.tuning import TUNING
 
 
 class FeatureSearch:
@@ -19,7 +17,7 @@ class FeatureSearch:
     @property
     def awaits_features(self) -> bool:
         """Whether the next feature that appears starts a search."""
-        late = self.stream.n_seen >= schedule.MIN_EVENTS_BEFORE_FEATURES
+        late = self.stream.n_seen >= TUNING.settled_events
         return not self.stream.led and self.stream.counters.feature_due == NEVER and late
 
     def notice(self) -> None:
@@ -51,7 +49,7 @@ class FeatureSearch:
         counters = self.stream.counters
         lag = 0 if self.lacks_directions else schedule.lag_of_change(counters.n_seen, counters.feature_gap)
         self._schedule(counters.feature_gap)
-        if counters.n_filled > MAX_FILLED_SHARE * (counters.n_seen - counters.features_since):
+        if counters.n_filled > TUNING.max_filled_share * (counters.n_seen - counters.features_since):
             return None
         if self.stream.settings.follows:
             counters.begin = max(counters.begin, counters.features_since)
@@ -60,7 +58,7 @@ class FeatureSearch:
     @property
     def lacks_directions(self) -> bool:
         """Whether no cluster is known yet in the directions of a new sketch: births would be pieces of clusters."""
-        return self.stream.sketch is not None and self.stream.counters.feature_gap == schedule.FEATURE_EVENTS
+        return self.stream.sketch is not None and self.stream.counters.feature_gap == TUNING.min_search_events
 
     def begin(self) -> None:
         """Count events that lack a feature from now on: the next event is the first that has a new one."""

@@ -8,23 +8,18 @@ from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine.dependence import group_evidence
 from streamclust.engine.model import Model
 from streamclust.engine.results import reach
+from streamclust.engine.tuning import TUNING
 from streamclust.late import gammaln
 from streamclust.moments import Moments
 from streamclust.refit.dp_means.online import lead
 from streamclust.refit.partition import Partition
-
-MIN_BIRTH_EVENTS = 5
-"""Watched events that a new cluster needs at least; of measurements, distinct ones."""
-MIN_VARIANCE_SHARE = 1e-6
-"""Variances of a new cluster are at least this share of the average variance."""
 
 
 def newborn(model: Model, outsiders: Floats, penalty: float | None = None, evidence: float = 1.0) -> Moments:
     """New clusters for watched events that are outside all others; their weights count watched events.
 
     Outsiders are grouped by DP-means in a single pass (`lead`). λ² is `penalty` or, without one, that of a cluster of
-    average variance. A group of at least MIN_BIRTH_EVENTS independent events, of measurements distinct ones, is a birth
-    where, by the infinite mixture's rule, its events are likelier as a cluster than as members of the nearest. An event
+    average variance. A group of enough independent events, of measurements distinct ones, is a birth where, by the infinite mixture's rule, its events are likelier as a cluster than as members of the nearest. An event
     counts for `evidence` independent ones, or fewer if the outsiders themselves depend on each other.
     """
     clusters = model.shown.clusters
@@ -42,7 +37,7 @@ def newborn(model: Model, outsiders: Floats, penalty: float | None = None, evide
     n_events = found.weight if typical is None else n_distinct_by_group(outsiders, groups)
     if typical is not None:
         evidence = min(evidence, group_evidence(outsiders, groups))
-    found = found[np.flatnonzero(evidence * n_events >= MIN_BIRTH_EVENTS)]
+    found = found[np.flatnonzero(evidence * n_events >= TUNING.min_cluster_events)]
     found = found[np.flatnonzero(worthwhile(model, found, evidence))]
     if typical is None:
         return found
@@ -68,7 +63,7 @@ def typical_covariance(clusters: Moments) -> Floats | None:
         return None
     average = np.average(clusters.covariance, axis=0, weights=clusters.weight)
     scale = float(np.trace(average) / len(average) if average.ndim == 2 else np.mean(average)) or 1.0
-    floor = MIN_VARIANCE_SHARE * scale
+    floor = TUNING.min_variance_share * scale
     return np.asarray(average + (floor * np.eye(len(average)) if average.ndim == 2 else floor))
 
 

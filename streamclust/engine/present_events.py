@@ -5,23 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
-from streamclust.engine import schedule
-from streamclust.engine.event_ring import WINDOW_EVENTS
 from streamclust.engine.leaf_shares import as_of_now, drifted, kish
 from streamclust.engine.model import Model, Seen
-from streamclust.engine.recent_events import LOOK_SAMPLE_EVENTS
 from streamclust.engine.stream import Stream
-from streamclust.engine.watched_events import BLOCK_EVENTS
+from streamclust.engine.tuning import TUNING
 from streamclust.families import family as family_named
 from streamclust.tree import SummaryTree
-
-MIN_PRESENT_EVENTS = 1024
-"""The present, the time for which the stream has been as it is, has at least so many events: from fewer a refit would
-merge clusters that are far apart."""
-
-MAX_MEDIAN_WEIGHTS = 4.0
-"""An event counts for at most so many median ones in decisions: half of the events are evidence then even if weights
-have infinite variance. More would let single events look like clusters, fewer change shapes where weights are alike."""
 
 Judged = tuple[Floats, Floats, Seen]
 """Events, their weights, and how a model sees them."""
@@ -52,7 +41,7 @@ class PresentEvents:
         """Events that stand for the last `gap`, and their weights."""
         n, recent = self._n_sampled(gap), self.stream.shards.recent
         if not n:
-            return recent.latest(LOOK_SAMPLE_EVENTS)
+            return recent.latest(TUNING.look_sample_events)
         return recent.watched_rows(n), recent.watched_weights(n)
 
     def weight_of_one(self) -> float:
@@ -62,9 +51,9 @@ class PresentEvents:
     def _n_sampled(self, gap: int) -> int:
         """Number of watched events of each shard that stand for the last `gap`; 0 if the latest in a row do."""
         shards = self.stream.shards
-        if gap < schedule.LOOK_EVENTS and len(shards.recent.ring):
+        if gap < TUNING.look_events and len(shards.recent.ring):
             return 0
-        n = min(max(gap // BLOCK_EVENTS, LOOK_SAMPLE_EVENTS), WINDOW_EVENTS)
+        n = min(max(gap // TUNING.block_events, TUNING.look_sample_events), TUNING.window_events)
         return n // max(1, len(shards))
 
     def seen(self, gap: int) -> Judged:
@@ -89,7 +78,7 @@ class PresentEvents:
         all events of its block.
         """
         n_seen, recent = self.stream.n_seen, self.stream.shards.recent
-        first = n_seen - max(n_seen - self.stream.counters.begin, MIN_PRESENT_EVENTS)
+        first = n_seen - max(n_seen - self.stream.counters.begin, TUNING.min_search_events)
         rows, weight = recent.latest()
         start = n_seen - len(rows)
         if first >= start:
@@ -117,7 +106,7 @@ class PresentEvents:
         If the present is as long as the watched events last, those alone: they are labelled already.
         """
         model, recent = self.stream.published, self.stream.shards.recent
-        short = self.stream.n_seen - self.stream.counters.begin < BLOCK_EVENTS * WINDOW_EVENTS
+        short = self.stream.n_seen - self.stream.counters.begin < TUNING.block_events * TUNING.window_events
         if model.hidden or model.moved or short:
             rows, each, _ = self.rows()
             of = np.append(model.everyone.place, -1)[model.everyone.see(rows).cell]
@@ -171,5 +160,5 @@ class PresentEvents:
         """
         parts = self.stream.shards.values()
         given = np.concatenate([part.watch.weights() for part in parts] or [np.ones(1)])
-        most = MAX_MEDIAN_WEIGHTS * float(np.median(given))
+        most = TUNING.max_median_weights * float(np.median(given))
         return most if len(given) and given.max() > most > 0.0 else np.inf

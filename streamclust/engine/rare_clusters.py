@@ -6,17 +6,12 @@ import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
 from streamclust.engine.model import Model
-from streamclust.engine.newborn import MIN_BIRTH_EVENTS, worthwhile
+from streamclust.engine.newborn import worthwhile
 from streamclust.engine.results import Result, chosen, joined, large_rows, weighing
 from streamclust.engine.settings import EngineSettings
-from streamclust.engine.watched_events import BLOCK_EVENTS
+from streamclust.engine.tuning import TUNING
 from streamclust.moments import Moments
 from streamclust.refit.bkm.fit import fit_points, free_energy_of
-
-MIN_STRAYS = 20
-"""Fewer strays than this are not searched for clusters."""
-MARGIN_NATS = 5.0
-"""Nats by which the rare clusters of a start must be better than what a refit made of them."""
 
 
 def with_rare(settings: EngineSettings, start: Moments, strays: Floats, number: int) -> Moments:
@@ -24,11 +19,11 @@ def with_rare(settings: EngineSettings, start: Moments, strays: Floats, number: 
 
     Beside all the rest rare clusters weigh too little to be told apart; among themselves they do not.
     """
-    if len(strays) < MIN_STRAYS:
+    if len(strays) < TUNING.min_refit_events:
         return start
     rng = np.random.default_rng([settings.seed, number])
     found = fit_points(settings.family, strays, rng=rng, search="quick").clusters
-    rare = found[np.flatnonzero(found.weight >= MIN_BIRTH_EVENTS)].scale(float(BLOCK_EVENTS))
+    rare = found[np.flatnonzero(found.weight >= TUNING.min_cluster_events)].scale(float(TUNING.block_events))
     return Moments.stack([start[large_rows(start.weight)], rare])
 
 
@@ -43,17 +38,17 @@ def keeping_rare(
     members of the nearest large one. `weight` is what each stray stands for.
     """
     rare = start[np.setdiff1d(np.arange(len(start)), large_rows(start.weight))]
-    if len(strays) < MIN_STRAYS or not len(rare):
+    if len(strays) < TUNING.min_refit_events or not len(rare):
         return found
     large = chosen(found, large_rows(found.clusters.weight))
     before = joined(large, rare)
     made, kept = (owners(result, strays) for result in (found, before))
     change = free_energy_of(settings.family, strays, kept) - free_energy_of(settings.family, strays, made)
-    if not change < -MARGIN_NATS:
+    if not change < -TUNING.margin_nats:
         return found
     own = kept - large.n_clusters
     groups = Moments.rows_of_points(strays[own >= 0]).to_groups(own[own >= 0], len(rare), found.clusters.kind)
-    groups = groups[np.flatnonzero(groups.weight >= MIN_BIRTH_EVENTS)]
+    groups = groups[np.flatnonzero(groups.weight >= TUNING.min_cluster_events)]
     groups = groups[np.flatnonzero(worthwhile(by_itself(large), groups))]
     return weighing(joined(large, groups.scale(float(weight.mean()))), float(found.clusters.weight.sum()))
 

@@ -8,23 +8,18 @@ import numpy as np
 
 from streamclust._kernels.engine.windows import block_sums
 from streamclust._kernels.types import Bools, Floats, Ints
-from streamclust.engine import schedule
 from streamclust.engine.dependence import RecentSequence
-from streamclust.engine.event_ring import WINDOW_EVENTS, EventRing, KeptEvents, side_by_side
+from streamclust.engine.event_ring import EventRing, KeptEvents, side_by_side
 from streamclust.engine.imputation import Gaps
 from streamclust.engine.model import Model, Seen
-from streamclust.engine.watched_events import BLOCK_EVENTS, WatchedEvents
+from streamclust.engine.tuning import TUNING
+from streamclust.engine.watched_events import WatchedEvents
 from streamclust.families import is_discrete
 from streamclust.sketch import CoordinateMap
 from streamclust.state import State, prefixed, under
 
 if TYPE_CHECKING:
     from streamclust.engine.shards import Shards
-
-WHOLE_EVENTS = 2048
-"""Number of latest events that are all kept, not only sampled."""
-LOOK_SAMPLE_EVENTS = schedule.LOOK_EVENTS // BLOCK_EVENTS
-"""Number of watched events between two looks, by which a look judges."""
 
 
 class RecentEvents:
@@ -37,7 +32,7 @@ class RecentEvents:
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
         self._strays: WatchedEvents | None = None
-        self.ring = EventRing(0, WHOLE_EVENTS)
+        self.ring = EventRing(0, TUNING.look_events)
         """The latest events in a row; families of counts keep none."""
 
     # ---------------------------------------------------------------- changing
@@ -47,7 +42,7 @@ class RecentEvents:
         if is_discrete(self._shards.settings.family):
             return
         self._open_ring()
-        first = max(0, len(rows) - WHOLE_EVENTS)
+        first = max(0, len(rows) - TUNING.look_events)
         self.ring.count += first  # those would be gone by now
         self.ring.add(
             rows[first:],
@@ -58,11 +53,11 @@ class RecentEvents:
 
     def _open_ring(self) -> None:
         if not self.ring.count:
-            self.ring = EventRing(self._shards.capacity, WHOLE_EVENTS)
+            self.ring = EventRing(self._shards.capacity, TUNING.look_events)
 
     def forget_latest(self) -> None:
         """Drop the latest events in a row, which are of all shards."""
-        self.ring = EventRing(0, WHOLE_EVENTS)
+        self.ring = EventRing(0, TUNING.look_events)
 
     def widen(self, values: Floats, unknown: bool = False) -> None:
         """Add columns to the latest events in a row; `unknown`: the values are filled in."""
@@ -131,20 +126,20 @@ class RecentEvents:
             self._strays.widen(np.zeros(short))
         return self._strays
 
-    def latest(self, n: int = WHOLE_EVENTS) -> tuple[Floats, Floats]:
+    def latest(self, n: int = TUNING.look_events) -> tuple[Floats, Floats]:
         """The latest events in a row, of all shards, the oldest first, and what each weighed when it came."""
         return self.ring.latest(n)[:, : self._shards.n_features], self.ring.weights(n)
 
     def latest_numbers(self) -> Ints:
         """The numbers of the events that `latest` gives."""
-        return self.ring.last(self.ring.at, WHOLE_EVENTS)
+        return self.ring.last(self.ring.at, TUNING.look_events)
 
-    def watched_rows(self, n: int = WINDOW_EVENTS) -> Floats:
+    def watched_rows(self, n: int = TUNING.window_events) -> Floats:
         """The latest watched events of every shard, at most n of each, shard by shard."""
         rows = [part.watch.latest(n)[:, : self._shards.n_features] for part in self._shards.values()]
         return np.concatenate(rows)
 
-    def watched_weights(self, n: int = WINDOW_EVENTS) -> Floats:
+    def watched_weights(self, n: int = TUNING.window_events) -> Floats:
         """What each of them weighs now; if forgetting goes by time, what it weighed when it came."""
         half_life = self._shards.settings.half_life
         return np.concatenate([part.watched_weights(n, half_life) for part in self._shards.values()])
@@ -170,7 +165,7 @@ class RecentEvents:
         if len(self._shards) == 1:
             return slice(None)
         at = np.concatenate([part.watch.last(part.watch.at) for part in self._shards.values()])
-        return np.argsort(at, kind="stable")[-WINDOW_EVENTS:]
+        return np.argsort(at, kind="stable")[-TUNING.window_events :]
 
     def gaps(self) -> Gaps | None:
         """The watched events; None if no value of theirs was missing."""
@@ -186,7 +181,7 @@ class RecentEvents:
         """The watched events as a model sees them, in the order of `watched`; each is labelled once."""
         return self.watched_seen_by(model).some(self._order())
 
-    def watched_seen_by(self, model: Model, n: int = WINDOW_EVENTS) -> Seen:
+    def watched_seen_by(self, model: Model, n: int = TUNING.window_events) -> Seen:
         """The events that `watched_rows` gives as a model sees them; each is labelled once."""
         parts = [part.watch.seen_by(model, n) for part in self._shards.values()]
         if len(parts) == 1:

@@ -15,7 +15,6 @@ from streamclust.engine.imputation import Gaps, supported
 from streamclust.engine.joining import joined_components
 from streamclust.engine.leaf_shares import WithStrays
 from streamclust.engine.model import Model
-from streamclust.engine.newborn import MIN_BIRTH_EVENTS
 from streamclust.engine.rare_clusters import by_itself, keeping_rare, owners, with_rare
 from streamclust.engine.results import (
     NOWHERE,
@@ -28,6 +27,7 @@ from streamclust.engine.results import (
     weighing,
 )
 from streamclust.engine.settings import COVARIANCE, EngineSettings
+from streamclust.engine.tuning import TUNING
 from streamclust.lineage import majority
 from streamclust.moments import Moments
 from streamclust.refit.bkm.fit import refit_bkm
@@ -36,16 +36,6 @@ from streamclust.refit.chunky_em.mixture import Mixture
 from streamclust.refit.partition import Partition
 from streamclust.state import State
 from streamclust.tree import SummaryTree
-
-CHALLENGER_MARGIN_NATS = 5.0
-"""Nats by which a search from nothing must be better than the warm one: of equals, the warm one keeps its ids."""
-
-
-MAX_EVIDENCE_ROUNDS = 3
-"""Searches of one refit, at most, each with the evidence that the clusters of the last one show."""
-MIN_INDEPENDENT_PER_FEATURE = 4.0
-"""Independent events, times D + 1, by which a refit decides at least: fewer merge clusters that are far apart, more
-split the ways of sources that wander."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +160,7 @@ def find(given: RefitInput) -> Found:
     if len(given.events.watched) and best.n_clusters > 1:
         least = events_needed(best.clusters.weight, len(given.events.watched))
         # Strays are kept for long: where the summary has forgotten theirs, they are no reason for a new cluster.
-        remembered = best.clusters.weight >= MIN_BIRTH_EVENTS * given.events.weight_of_one
+        remembered = best.clusters.weight >= TUNING.min_cluster_events * given.events.weight_of_one
         kept = (
             heirs(shared)
             | fed(best, given.events.watched, least)
@@ -213,7 +203,10 @@ def with_fixed(given: RefitInput, found: Result) -> tuple[Result, FixedComponent
     fixed, rows = fixed.some(lasting), rows[lasting]
     total = float(found.clusters.weight.sum())
     found = weighing(
-        found, max(total - fixed.weight[fixed.retired].sum(), MIN_BIRTH_EVENTS * given.events.weight_of_one)
+        found,
+        max(
+            total - fixed.weight[fixed.retired].sum(), TUNING.min_cluster_events * given.events.weight_of_one
+        ),
     )
     return joined(found, rows), fixed
 
@@ -273,7 +266,7 @@ def joins(
     return np.concatenate([owner, owner.max() + 1 + old])
 
 
-def fed(result: Result, events: Floats, least: Floats | float = MIN_BIRTH_EVENTS) -> Bools:
+def fed(result: Result, events: Floats, least: Floats | float = TUNING.min_cluster_events) -> Bools:
     """Which clusters have at least `least` of these events."""
     if not len(events):
         return np.zeros(result.n_clusters, dtype=bool)
@@ -281,12 +274,12 @@ def fed(result: Result, events: Floats, least: Floats | float = MIN_BIRTH_EVENTS
 
 
 def events_needed(weight: Floats, n_watched: int) -> Floats:
-    """Watched events that a new cluster needs: half of what its weight lets expect, from 1 to MIN_BIRTH_EVENTS.
+    """Watched events that a new cluster needs: half of what its weight lets expect, from 1 to min_cluster_events.
 
     >>> events_needed(np.array([4088.0, 5.0, 3.0]), n_watched=4096)
     array([5. , 2.5, 1.5])
     """
-    return np.asarray(np.clip(weight / weight.sum() * n_watched / 2, 1.0, float(MIN_BIRTH_EVENTS)))
+    return np.asarray(np.clip(weight / weight.sum() * n_watched / 2, 1.0, float(TUNING.min_cluster_events)))
 
 
 def heirs(shared: Floats) -> Bools:
@@ -322,7 +315,7 @@ def fit_dependent(given: RefitInput, tree: SummaryTree | WithStrays, start: Mome
     other places, so the refit is repeated while those found show that the evidence was less than half of what it took.
     """
     evidence = given.events.sequence.evidence(given.old)
-    for _ in range(MAX_EVIDENCE_ROUNDS):
+    for _ in range(TUNING.update_rounds):
         given.tree.n_independent = n_independent(evidence, given.events.n_events, tree.n_features)
         best = fit(given.settings, tree, start, given.number, given.mode.cold)
         check_finite(best.clusters)
@@ -344,7 +337,7 @@ def n_independent(evidence: float, n_events: float, n_features: int) -> float:
     return (
         np.inf
         if evidence >= 1.0
-        else max(evidence * n_events, MIN_INDEPENDENT_PER_FEATURE * (n_features + 1))
+        else max(evidence * n_events, TUNING.min_independent_per_feature * (n_features + 1))
     )
 
 
@@ -358,12 +351,12 @@ def fit(
     """One refit, challenged by one from nothing if `cold`; the same seed and number give the same clusters."""
     rng = np.random.default_rng([settings.seed, number])
     if settings.refit == "bkm":
-        margin = CHALLENGER_MARGIN_NATS if cold else None
+        margin = TUNING.margin_nats if cold else None
         return refit_bkm(settings.family, tree, start, rng, settings.mixture, "quick", challenge=margin)
     best = fit_other(settings, tree, start, rng)
     if cold:
         challenger = fit_other(settings, tree, None, np.random.default_rng([settings.seed, number]))
-        if loss(challenger) < loss(best) - CHALLENGER_MARGIN_NATS:
+        if loss(challenger) < loss(best) - TUNING.margin_nats:
             best = challenger
     return best
 

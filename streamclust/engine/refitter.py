@@ -10,31 +10,22 @@ from streamclust._kernels.types import Floats, Ints
 from streamclust.engine import schedule
 from streamclust.engine.background import Refit
 from streamclust.engine.cluster_updates import moved
-from streamclust.engine.event_ring import WINDOW_EVENTS
 from streamclust.engine.fixed_components import NO_FIXED, FixedComponents, fixed_components, remembered
 from streamclust.engine.leaf_shares import kish
 from streamclust.engine.model import Model, hidden_components
-from streamclust.engine.newborn import MIN_BIRTH_EVENTS
 from streamclust.engine.present_events import PresentEvents
 from streamclust.engine.refit import RefitEvents, RefitInput, SearchMode, widened
 from streamclust.engine.results import NOWHERE, Result, large_rows
-from streamclust.engine.retirement import MIN_EXPECTED_EVENTS, Retirement
+from streamclust.engine.retirement import Retirement
 from streamclust.engine.settings import COVARIANCE, EngineSettings
-from streamclust.engine.stream import TOLERATED_SHARE, Stream
+from streamclust.engine.stream import Stream
+from streamclust.engine.tuning import TUNING
 from streamclust.families.resolution import n_independent_rows
 from streamclust.moments import Moments
 from streamclust.refit.bkm.fit import scored
 from streamclust.refit.chunky_em.mixture import Mixture
 from streamclust.refit.partition import Partition
 from streamclust.tree import SummaryTree
-
-CATCH_UP_EVENTS = 512
-"""Clusters that were refitted in the background are moved to where their latest events are, of so many in all."""
-MIN_DISTINCT_EVENTS = 256
-"""A present of fewer distinct events, or worth fewer independent ones, is not refitted alone: repeats of some events,
-or a short way of a source that wanders, do not show where clusters are."""
-STRAY_GROWTH = 1.5
-"""Strays are searched for rare clusters again once there are so many times as many as at the last search."""
 
 
 class Summary(NamedTuple):
@@ -94,7 +85,7 @@ class Refitter:
 
     def _is_full(self, tree: SummaryTree) -> bool:
         """Whether the tree's sample is full; one that forgets has a new sample ever again."""
-        full = tree.n_events >= schedule.FULL_SAMPLE * tree.sample_capacity
+        full = tree.n_events >= TUNING.full_sample * tree.sample_capacity
         return self.stream.settings.half_life is None and full
 
     def _schedule_next(self, summary: Summary, quiet: bool, full: bool) -> None:
@@ -121,7 +112,7 @@ class Refitter:
             counters.last_challenge = weight_of(tree)
         whole = summary.rows is None
         strays = stream.shards.recent.strays.count
-        search_strays = whole and (settling or strays >= STRAY_GROWTH * counters.strays_searched)
+        search_strays = whole and (settling or strays >= (1 + TUNING.refit_growth) * counters.strays_searched)
         if search_strays:
             counters.strays_searched = strays
         return RefitInput(
@@ -146,7 +137,7 @@ class Refitter:
         counters, tree, evidence = self.stream.counters, summary.tree, weight_of(summary.tree)
         n_searched = tree.n_events * counters.last_challenge / evidence
         # Soon after a change a search from nothing would find where clusters were beside where they are.
-        searched = n_searched >= schedule.FULL_SAMPLE * tree.sample_capacity
+        searched = n_searched >= TUNING.full_sample * tree.sample_capacity
         settled = not counters.ids_changed and (summary.drifted or searched)
         by_schedule = schedule.challenged(evidence, counters.last_challenge, quiet, settled)
         return by_schedule or (summary.drifted and counters.ids_changed)
@@ -193,7 +184,7 @@ class Refitter:
         rows, weight, covered = self.present.rows()
         n_present = max(stream.n_seen - begin, len(rows))
         n_independent = min(n_independent_rows(rows), self.present.evidence * n_present)
-        if not covered or n_independent < MIN_DISTINCT_EVENTS:
+        if not covered or n_independent < TUNING.min_window_events:
             return self._whole_summary()
         each = self.present.weight_of_one()
         fixed = fixed_components(model, self._rare(model, weight, each), stream.shards.live_tree(), each)
@@ -210,8 +201,8 @@ class Refitter:
     def _rare(self, model: Model, weight: Floats, each: float) -> Ints:
         """Components that have weight, but too little to be judged by the present's events."""
         share = model.result.clusters.weight / model.result.clusters.weight.sum()
-        alive = model.current.clusters.weight >= MIN_BIRTH_EVENTS * each
-        rare = np.flatnonzero(alive & (share * kish(weight) < MIN_EXPECTED_EVENTS))
+        alive = model.current.clusters.weight >= TUNING.min_cluster_events * each
+        rare = np.flatnonzero(alive & (share * kish(weight) < TUNING.min_expected_events))
         return np.setdiff1d(rare, large_rows(share))
 
     def _whole_summary(self) -> Summary:
@@ -226,7 +217,7 @@ class Refitter:
     def _watched(self, drifted: bool) -> Floats:
         """The latest events, by which clusters are judged; none if drift is ignored, or too few were watched."""
         latest = self.stream.shards.recent.watched_rows()
-        judged = drifted or (self.stream.settings.follows and len(latest) >= WINDOW_EVENTS)
+        judged = drifted or (self.stream.settings.follows and len(latest) >= TUNING.window_events)
         return latest if judged else latest[:0]
 
     def _strays(self, drifted: bool) -> Floats:
@@ -260,13 +251,13 @@ class Refitter:
         counters.ids_changed = set(ids) != set(old.ids)
         model = Model(version, stream.n_seen, found.result, ids, hidden, found.owner, stream.sketch)
         if counters.moving and len(shards.recent.ring):  # the refit began some time ago
-            model = moved(model, *(part[-CATCH_UP_EVENTS:] for part in shards.recent.latest()))
+            model = moved(model, *(part[-2 * TUNING.min_window_events :] for part in shards.recent.latest()))
         stream.model = model
         counters.learnt_until = counters.last_refit
         shards.make_room(found.result.n_clusters)
         shards.impute(model)
         self.retirement.judge()
-        counters.tolerated = max(TOLERATED_SHARE, 2 * found.outside)
+        counters.tolerated = max(TUNING.large_share, 2 * found.outside)
 
 
 def weight_of(tree: SummaryTree) -> float:

@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
+from streamclust.engine.tuning import TUNING
 from streamclust.families import FAMILIES, MIXTURES, FamilyClass, FlatGaussian
 from streamclust.families.cost_form import CostForm, Quadratic
 from streamclust.families.gaussian import GaussianParameters
@@ -25,11 +26,6 @@ NOWHERE: Ints = np.zeros(0, dtype=np.int64)
 PRIORS: dict[str, FamilyClass] = {kind.__name__: kind for kind in (*FAMILIES.values(), FlatGaussian)}
 """Every family class that a partition may hold, by name."""
 
-INSIDE_MASS = 0.9999
-"""An event is outside a cluster if it lies beyond the ellipsoid that holds this much of it."""
-LARGE_SHARE, LARGE_PART_OF_AVERAGE = 0.01, 0.1
-"""A cluster is large if it has this share of the weight or, among many, this part of the average cluster's weight."""
-
 
 def check_finite(clusters: Moments) -> None:
     """Raise FloatingPointError for clusters that no event could be assigned to."""
@@ -45,14 +41,14 @@ def large_rows(weight: Floats) -> Ints:
     >>> len(large_rows(np.ones(300)))
     300
     """
-    share = min(LARGE_SHARE, LARGE_PART_OF_AVERAGE / max(len(weight), 1))
+    share = min(TUNING.large_share, TUNING.large_part_of_average / max(len(weight), 1))
     return np.flatnonzero(weight >= share * weight.sum())
 
 
 @lru_cache(maxsize=64)
 def reach(n_features: int) -> float:
-    """Half the squared Mahalanobis distance, a chi-squared, within which a Gaussian has INSIDE_MASS of its mass."""
-    return float(gammaincinv(n_features / 2, INSIDE_MASS))
+    """Half the squared Mahalanobis distance, a chi-squared, within which a Gaussian has inside_mass of its mass."""
+    return float(gammaincinv(n_features / 2, TUNING.inside_mass))
 
 
 def cost_form(result: Result) -> CostForm:

@@ -10,13 +10,7 @@ import numpy as np
 from streamclust.engine.leaf_shares import kish
 from streamclust.engine.present_events import PresentEvents
 from streamclust.engine.stream import Stream
-
-MIN_EXPECTED_EVENTS = 30.0
-"""A cluster is judged for retirement if its weight lets expect at least so many of the present's events."""
-RETIRED_SHARE = 0.002
-"""It is retired if it has a smaller share of them, which chance brings about once in a million."""
-RETURN_EVENTS = 16
-"""A retired cluster is active again once it has so many of the present's events."""
+from streamclust.engine.tuning import TUNING
 
 
 class Retirement:
@@ -37,10 +31,10 @@ class Retirement:
         evidence = shards.recent.sequence(self.stream.counters.begin).share_evidence(model.everyone)
         independent = min(1.0, evidence * float(shards.recent.stands_for()[-1]))
         expected = independent * kish(each) * weight / weight.sum()
-        fed = share >= RETIRED_SHARE
+        fed = share >= TUNING.retired_share
         retired = np.array([cluster in self.stream.lineage.retired for cluster in model.ids])
-        back = retired & fed & (count >= RETURN_EVENTS)
-        gone = ~retired & ~fed & (count < RETURN_EVENTS) & (expected >= MIN_EXPECTED_EVENTS)
+        back = retired & fed & (count >= TUNING.return_events)
+        gone = ~retired & ~fed & (count < TUNING.return_events) & (expected >= TUNING.min_expected_events)
         ids = np.array(model.ids)
         self.apply(set(ids[back].tolist()), set(ids[gone].tolist()))
 

@@ -13,6 +13,7 @@ from streamclust.engine.background import Refit, reason_of
 from streamclust.engine.model import Model
 from streamclust.engine.shards import Shards
 from streamclust.engine.stream import Counters, Stream
+from streamclust.engine.tuning import TUNING
 from streamclust.engine.watched_events import WatchedEvents
 from streamclust.lineage import Mark
 from streamclust.tree import SummaryTree
@@ -112,7 +113,7 @@ def give_up(stream: Stream, error: Exception) -> None:
         counters.learnt_until = min(counters.learnt_until, stream.model.n_seen)
     counters.begin, counters.moving, counters.change_due = 0, False, schedule.NEVER
     counters.next_look = max(counters.next_look, counters.n_seen + counters.look_gap)
-    gap = max(min(counters.n_seen, stream.settings.refit_every), schedule.MIN_FIRST_EVENTS)
+    gap = max(min(counters.n_seen, stream.settings.refit_every), TUNING.min_refit_events)
     counters.next_refit = max(counters.next_refit, counters.n_seen + gap)
 
 

@@ -11,9 +11,9 @@ from typing import Self
 import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
-from streamclust.engine.capacity import FIRST_LEAVES
-from streamclust.engine.event_ring import WINDOW_EVENTS, KeptEvents, side_by_side
+from streamclust.engine.event_ring import KeptEvents, side_by_side
 from streamclust.engine.model import Model
+from streamclust.engine.tuning import TUNING
 from streamclust.engine.watched_events import WatchedEvents
 from streamclust.families import FamilyLike
 from streamclust.families import family as family_named
@@ -108,7 +108,9 @@ class Shard:
     @property
     def is_replayable(self) -> bool:
         """Whether the watch holds all that the tree was made of. It does not hold times, by which a tree may forget."""
-        held = self.watch.count <= WINDOW_EVENTS and self.watch.count == self.n_seen == self.tree.n_events
+        held = (
+            self.watch.count <= TUNING.window_events and self.watch.count == self.n_seen == self.tree.n_events
+        )
         return held and self.learnt_here and not (self.tree.timed and self.tree.half_life is not None)
 
     def impute(self, model: Model, log_share: Floats, seed: int) -> None:
@@ -156,7 +158,7 @@ def empty_tree(
 
     Different shards draw different random numbers.
     """
-    max_leaves = FIRST_LEAVES if max_leaves is None else max_leaves
+    max_leaves = TUNING.first_leaves if max_leaves is None else max_leaves
     return SummaryTree(
         n_features, family_named(family).scatter, max_leaves, half_life=half_life,
         seed=shard_seed(seed, shard), leaf_size=leaf_size,

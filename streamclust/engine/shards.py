@@ -9,12 +9,13 @@ import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
 from streamclust.engine.capacity import leaves_for
-from streamclust.engine.event_ring import WINDOW_EVENTS, KeptEvents, in_order
+from streamclust.engine.event_ring import KeptEvents, in_order
 from streamclust.engine.imputation import fitted_shares
 from streamclust.engine.model import Model
-from streamclust.engine.recent_events import WHOLE_EVENTS, RecentEvents
+from streamclust.engine.recent_events import RecentEvents
 from streamclust.engine.settings import EngineSettings
 from streamclust.engine.shard import Shard, drawn, empty_tree
+from streamclust.engine.tuning import TUNING
 from streamclust.engine.watched_events import WatchedEvents
 from streamclust.families import is_discrete
 from streamclust.interrupts import HeldInterrupts
@@ -198,7 +199,7 @@ class Shards(dict[Hashable, Shard]):
     def merge_tree(self, key: Hashable, tree: SummaryTree, n: int) -> None:
         """Learn all that a tree has learnt into one shard; n events have been learnt before, in all shards."""
         if not is_discrete(self.settings.family):
-            latest = min(tree.n_events, WHOLE_EVENTS)
+            latest = min(tree.n_events, TUNING.look_events)
             at = np.arange(tree.n_events - latest, tree.n_events)
             self.recent.merge_latest(KeptEvents(drawn(tree, latest), np.ones(latest), at), n, tree.n_events)
         self._merge_parts({key: Shard.of_tree(tree)}, n, tree.n_events)
@@ -248,7 +249,9 @@ class Shards(dict[Hashable, Shard]):
         """Merge all shards into a new one, with the latest watched events of each."""
         n_seen, watch = sum(part.n_seen for part in self.values()), WatchedEvents(self.n_features)
         if self:
-            weights = [part.watched_weights(WINDOW_EVENTS, self.settings.half_life) for part in self.values()]
+            weights = [
+                part.watched_weights(TUNING.window_events, self.settings.half_life) for part in self.values()
+            ]
             parts = [part.watch.kept().narrowed(self.n_features) for part in self.values()]
             parts = [part._replace(weight=weight) for part, weight in zip(parts, weights, strict=True)]
             watch.refill(in_order(parts), WatchedEvents.due(n_seen))

@@ -11,12 +11,10 @@ from streamclust.engine.background import Refit
 from streamclust.engine.model import Model
 from streamclust.engine.settings import EngineSettings
 from streamclust.engine.shards import Shards
+from streamclust.engine.tuning import TUNING
 from streamclust.lineage import Lineage
 from streamclust.sketch import Sketch
 from streamclust.state import State
-
-TOLERATED_SHARE = 0.01
-"""The stream has changed if a larger share of the latest events is outside every cluster."""
 
 
 @dataclass
@@ -28,7 +26,7 @@ class Counters:
     n_refits: int = 0
     next_refit: int = 1
     """Event count of the next refit."""
-    next_look: int = schedule.LOOK_EVENTS // 2
+    next_look: int = TUNING.look_events // 2
     """Event count of the next look."""
     last_refit: int = 0
     """Event count at which the last refit started."""
@@ -36,11 +34,11 @@ class Counters:
     """Weight learnt when a refit last searched from nothing."""
     strays_searched: int = 0
     """Number of strays when they were last searched for rare clusters."""
-    tolerated: float = TOLERATED_SHARE
+    tolerated: float = TUNING.large_share
     """Share of the latest events that may lie outside every cluster of this model."""
     learnt_until: int = 0
     """Event count up to which the clusters have learnt the stream."""
-    look_gap: int = schedule.LOOK_EVENTS // 2
+    look_gap: int = TUNING.look_events // 2
     """Events between the last look and the next."""
     begin: int = 0
     """Event count of the last change of the stream, where the present begins. It falls only by a merge."""

@@ -9,12 +9,10 @@ import numpy as np
 from streamclust._kernels.engine.windows import block_sums
 from streamclust._kernels.hashing import splitmix64
 from streamclust._kernels.types import Bools, Floats, Ints
-from streamclust.engine.event_ring import WINDOW_EVENTS, EventRing, KeptEvents
+from streamclust.engine.event_ring import EventRing, KeptEvents
 from streamclust.engine.model import Model, Seen
+from streamclust.engine.tuning import TUNING
 from streamclust.sketch import CoordinateMap
-
-BLOCK_EVENTS = 8
-"""One event in each block of so many is watched (kept in the sample); of the first WINDOW_EVENTS, every one."""
 
 
 def watched_in(blocks: Ints) -> Ints:
@@ -25,10 +23,12 @@ def watched_in(blocks: Ints) -> Ints:
     >>> watched_in(np.arange(4))
     array([ 7, 11, 16, 31])
     """
-    return np.asarray(BLOCK_EVENTS * blocks + (splitmix64(blocks + 1) >> np.uint64(61)).astype(np.int64))
+    return np.asarray(
+        TUNING.block_events * blocks + (splitmix64(blocks + 1) >> np.uint64(61)).astype(np.int64)
+    )
 
 
-def chosen_of(first: int, n: int, window: int = WINDOW_EVENTS) -> Ints:
+def chosen_of(first: int, n: int, window: int = TUNING.window_events) -> Ints:
     """Which of n events, of which the first is number `first` of all, are watched: all until there are `window`.
 
     >>> chosen_of(first=14, n=8, window=16)
@@ -36,7 +36,7 @@ def chosen_of(first: int, n: int, window: int = WINDOW_EVENTS) -> Ints:
     """
     early = min(max(window - first, 0), n)
     start, stop = first + early, first + n
-    late = watched_in(np.arange(start // BLOCK_EVENTS, -(-stop // BLOCK_EVENTS)))
+    late = watched_in(np.arange(start // TUNING.block_events, -(-stop // TUNING.block_events)))
     late = late[(late >= start) & (late < stop)] - first
     return np.concatenate([np.arange(early), late]) if early else late
 
@@ -91,17 +91,17 @@ class WatchedEvents(EventRing):
     @staticmethod
     def due(n: int) -> int:
         """How many of a stream's first n events are watched."""
-        return min(n, WINDOW_EVENTS + max(n - WINDOW_EVENTS, 0) // BLOCK_EVENTS)
+        return min(n, TUNING.window_events + max(n - TUNING.window_events, 0) // TUNING.block_events)
 
-    def seen_by(self, model: Model, n: int = WINDOW_EVENTS) -> Seen:
+    def seen_by(self, model: Model, n: int = TUNING.window_events) -> Seen:
         """The events that `latest` gives as a model sees them; each is labelled once for a model."""
         kept = self._kept
         if kept is None or kept.model is not model:
             kept = Labels(
                 model,
                 Seen(
-                    np.zeros(WINDOW_EVENTS, dtype=np.int64),
-                    np.zeros((WINDOW_EVENTS, model.whitened_features)),
+                    np.zeros(TUNING.window_events, dtype=np.int64),
+                    np.zeros((TUNING.window_events, model.whitened_features)),
                 ),
             )
         if kept.labelled < self.count:
@@ -127,13 +127,15 @@ class WatchedEvents(EventRing):
         """The number, in its shard, of each event that `latest()` gives."""
         index = self.count - len(self) + np.arange(len(self))
         return np.where(
-            index < WINDOW_EVENTS, index, watched_in(WINDOW_EVENTS // BLOCK_EVENTS + index - WINDOW_EVENTS)
+            index < TUNING.window_events,
+            index,
+            watched_in(TUNING.window_events // TUNING.block_events + index - TUNING.window_events),
         )
 
     def stands_for(self) -> Floats:
         """How many events of its shard each that `latest()` gives stands for: itself, or all of its block."""
         index = self.count - len(self) + np.arange(len(self))
-        return np.where(index < WINDOW_EVENTS, 1.0, float(BLOCK_EVENTS))
+        return np.where(index < TUNING.window_events, 1.0, float(TUNING.block_events))
 
     def kept(self) -> KeptEvents:
         """All that it holds, the oldest first."""

@@ -17,18 +17,10 @@ from streamclust._kernels.engine.windows import (
 )
 from streamclust.engine import Engine, EngineSettings
 from streamclust.engine.cluster_updates import moved
-from streamclust.engine.drift import (
-    MIN_JUDGED_EVENTS,
-    MIN_WINDOW_EVENTS,
-    MOVE_P_VALUE,
-    fit,
-    p_value,
-    p_values,
-)
-from streamclust.engine.event_ring import WINDOW_EVENTS
-from streamclust.engine.recent_events import WHOLE_EVENTS
+from streamclust.engine.drift import fit, p_value, p_values
 from streamclust.engine.results import reach
-from streamclust.engine.watched_events import BLOCK_EVENTS, WatchedEvents
+from streamclust.engine.tuning import TUNING
+from streamclust.engine.watched_events import WatchedEvents
 from streamclust.lineage import Change
 from streamclust_connectors.synthetic import Drift
 from tests.streams import clustered
@@ -76,7 +68,9 @@ def test_sums_are_those_of_blocks_from_the_newest_back(published):
 
 def test_statistics_of_two_windows_are_those_of_their_means(published):
     new, old = sample(300, 3), sample(500, 4, offset=0.2)
-    every, largest, cells = mean_statistics(sums(published, new), sums(published, old), MIN_JUDGED_EVENTS)
+    every, largest, cells = mean_statistics(
+        sums(published, new), sums(published, old), TUNING.min_judged_events
+    )
     gaps = []
     for c in range(3):
         one, two = (see.whitened[see.cell == c] for see in (published.see(new), published.see(old)))
@@ -88,8 +82,10 @@ def test_statistics_of_two_windows_are_those_of_their_means(published):
 
 def test_weights_count_by_their_effective_number(published):
     new, old = sample(300, 3), sample(500, 4)
-    one = mean_statistics(sums(published, new), sums(published, old), MIN_JUDGED_EVENTS)
-    many = mean_statistics(sums(published, new, np.full(300, 7.0)), sums(published, old), MIN_JUDGED_EVENTS)
+    one = mean_statistics(sums(published, new), sums(published, old), TUNING.min_judged_events)
+    many = mean_statistics(
+        sums(published, new, np.full(300, 7.0)), sums(published, old), TUNING.min_judged_events
+    )
     assert_allclose(one, many)
 
 
@@ -102,16 +98,17 @@ def test_windows_of_one_stream_differ_as_rarely_as_chance_says(published):
         ]
     )
     assert (p < 0.1).mean() < 0.15
-    assert p.min() > MOVE_P_VALUE
+    assert p.min() > TUNING.move_p_value
     assert (
-        p_value(sums(published, sample(256, 1)), sums(published, sample(256, 2, offset=0.7))) < MOVE_P_VALUE
+        p_value(sums(published, sample(256, 1)), sums(published, sample(256, 2, offset=0.7)))
+        < TUNING.move_p_value
     )
 
 
 def test_shares_are_no_drift(published):
     rows = sample(2000, 8)
     first = rows[published.see(rows).cell == 0]
-    assert p_value(sums(published, first), sums(published, rows)) > MOVE_P_VALUE
+    assert p_value(sums(published, first), sums(published, rows)) > TUNING.move_p_value
 
 
 def test_statistics_of_the_ladder_are_those_of_its_windows(published):
@@ -128,23 +125,23 @@ def test_statistics_of_the_ladder_are_those_of_its_windows(published):
 @pytest.mark.parametrize("df", [1, 2, 3, 10, 100, 10_000])
 def test_what_is_ordinary_is_no_reason_to_move(df):
     largest = df + ORDINARY_DEVIATIONS * np.sqrt(2 * df)
-    assert p_values(np.array([[largest, largest, 1.0]]), df)[0] > 10 * MOVE_P_VALUE
+    assert p_values(np.array([[largest, largest, 1.0]]), df)[0] > 10 * TUNING.move_p_value
 
 
 @pytest.mark.compiled
 def test_windows_are_at_rest_only_where_no_p_value_is_small(published):
     told = []
     for seed in range(40):
-        rows = sample(8 * MIN_WINDOW_EVENTS, seed)
-        rows[-MIN_WINDOW_EVENTS * (seed % 4) :] += 0.02 * seed
-        blocks = block_sums(*published.see(rows), np.ones(len(rows)), 4, MIN_WINDOW_EVENTS)
-        told.append(at_rest(blocks[0], blocks, 0.01, MIN_JUDGED_EVENTS))
+        rows = sample(8 * TUNING.min_window_events, seed)
+        rows[-TUNING.min_window_events * (seed % 4) :] += 0.02 * seed
+        blocks = block_sums(*published.see(rows), np.ones(len(rows)), 4, TUNING.min_window_events)
+        told.append(at_rest(blocks[0], blocks, 0.01, TUNING.min_judged_events))
         if told[-1]:
-            ladder = p_values(ladder_statistics(blocks, MIN_JUDGED_EVENTS), 2)
-            assert min(fit(blocks[0]), *ladder) >= MOVE_P_VALUE
+            ladder = p_values(ladder_statistics(blocks, TUNING.min_judged_events), 2)
+            assert min(fit(blocks[0]), *ladder) >= TUNING.move_p_value
     assert 0 < sum(told) < len(told)
-    apart = block_sums(*published.see(sample(256, 0, offset=90.0)), np.ones(256), 4, MIN_WINDOW_EVENTS)
-    assert not at_rest(apart[0], apart, 0.01, MIN_JUDGED_EVENTS)
+    apart = block_sums(*published.see(sample(256, 0, offset=90.0)), np.ones(256), 4, TUNING.min_window_events)
+    assert not at_rest(apart[0], apart, 0.01, TUNING.min_judged_events)
 
 
 @pytest.mark.compiled
@@ -154,8 +151,8 @@ def test_sums_of_watched_events_are_kept_as_if_summed_anew(published):
         watch.see(sample(n, n), seen)
         seen += n
         rows, weight = watch.latest(), watch.weights()
-        anew = block_sums(*published.see(rows), weight, 4, MIN_WINDOW_EVENTS)
-        assert_array_equal(watch.sums_by(published, MIN_WINDOW_EVENTS), anew)
+        anew = block_sums(*published.see(rows), weight, 4, TUNING.min_window_events)
+        assert_array_equal(watch.sums_by(published, TUNING.min_window_events), anew)
 
 
 def test_an_empty_window_tells_nothing(published):
@@ -169,11 +166,11 @@ def test_watched_events_are_labelled_once_and_as_if_anew(published):
         watch.see(sample(2500, i), 2500 * i)
         for kept, anew in zip(watch.seen_by(published), published.see(watch.latest()), strict=True):
             assert_array_equal(kept, anew)
-    assert len(watch) == WINDOW_EVENTS
+    assert len(watch) == TUNING.window_events
 
 
 def test_clusters_move_to_where_their_events_are(published):
-    rows = sample(MIN_WINDOW_EVENTS, 7, offset=2.0)
+    rows = sample(TUNING.min_window_events, 7, offset=2.0)
     model = moved(published, rows, np.ones(len(rows)))
     assert model.moved
     assert_allclose(
@@ -259,11 +256,13 @@ def test_the_present_is_what_is_kept_of_all_its_events():
     rows, weight, covered = engine.present.rows()
     present = engine.n_seen - engine.counters.begin
     assert covered
-    assert WHOLE_EVENTS + BLOCK_EVENTS < present <= 6300
-    assert len(rows) == pytest.approx(WHOLE_EVENTS + (present - WHOLE_EVENTS) / BLOCK_EVENTS, abs=2)
-    assert weight.sum() == pytest.approx(present, abs=2 * BLOCK_EVENTS)
-    assert_array_equal(rows[-WHOLE_EVENTS:], shifted(22_000, 16_000, 2.5)[-WHOLE_EVENTS:])
-    assert set(weight[:-WHOLE_EVENTS].tolist()) == {float(BLOCK_EVENTS)}
+    assert TUNING.look_events + TUNING.block_events < present <= 6300
+    assert len(rows) == pytest.approx(
+        TUNING.look_events + (present - TUNING.look_events) / TUNING.block_events, abs=2
+    )
+    assert weight.sum() == pytest.approx(present, abs=2 * TUNING.block_events)
+    assert_array_equal(rows[-TUNING.look_events :], shifted(22_000, 16_000, 2.5)[-TUNING.look_events :])
+    assert set(weight[: -TUNING.look_events].tolist()) == {float(TUNING.block_events)}
 
 
 @pytest.mark.compiled

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamclust import StreamClusterer
-from streamclust.engine.event_ring import WINDOW_EVENTS, side_by_side
+from streamclust.engine.event_ring import side_by_side
+from streamclust.engine.tuning import TUNING
 from streamclust.engine.watched_events import WatchedEvents
 
 CENTRES = np.array([[0, 0], [12, 0], [0, 12], [12, 12], [24, 6]], dtype=float)
@@ -93,7 +94,7 @@ def test_watched_events_of_both_sides_are_in_proportion_and_in_order(n, n_other)
     total = n + n_other
     ours.refill(side_by_side(ours.kept(), n, theirs.kept(), n_other), WatchedEvents.due(total))
     value = ours.latest()[:, 0]
-    assert len(value) == min(WatchedEvents.due(total), WINDOW_EVENTS)
+    assert len(value) == min(WatchedEvents.due(total), TUNING.window_events)
     for sign, length in ((1.0, n), (-1.0, n_other)):
         own = sign * value > 0
         stood_for = ours.stands_for()[own].sum()

@@ -6,12 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamclust.engine import Engine, EngineSettings, schedule
-from streamclust.engine.event_ring import WINDOW_EVENTS, side_by_side
+from streamclust.engine.event_ring import side_by_side
 from streamclust.engine.leaf_shares import WithStrays, as_of_now, drifted, p_value_of_shares
 from streamclust.engine.newborn import newborn
 from streamclust.engine.schedule import NEVER
 from streamclust.engine.shard import Shard
-from streamclust.engine.watched_events import BLOCK_EVENTS, WatchedEvents, watched_in
+from streamclust.engine.tuning import TUNING
+from streamclust.engine.watched_events import WatchedEvents, watched_in
 from streamclust.refit.dp_means.online import lead
 from streamclust.tree import SummaryTree
 from streamclust_connectors.synthetic import SyntheticMixture
@@ -20,7 +21,9 @@ from tests.streams import clustered
 # ---------------------------------------------------------------- watch
 
 
-@given(st.integers(1, 3 * WINDOW_EVENTS), st.lists(st.integers(1, 3 * WINDOW_EVENTS), max_size=5))
+@given(
+    st.integers(1, 3 * TUNING.window_events), st.lists(st.integers(1, 3 * TUNING.window_events), max_size=5)
+)
 def test_what_is_watched_does_not_depend_on_batches(n, cuts):
     rows = np.arange(float(n))[:, None]
     whole, parts = WatchedEvents(1), WatchedEvents(1)
@@ -28,8 +31,8 @@ def test_what_is_watched_does_not_depend_on_batches(n, cuts):
     for piece in np.split(rows, sorted({c for c in cuts if c < n})):
         parts.see(piece, int(piece[0, 0]))
     np.testing.assert_array_equal(whole.latest(), parts.latest())
-    chosen = set(watched_in(np.arange(n // BLOCK_EVENTS + 1)).tolist())
-    expected = [i for i in range(n) if i < WINDOW_EVENTS or i in chosen][-WINDOW_EVENTS:]
+    chosen = set(watched_in(np.arange(n // TUNING.block_events + 1)).tolist())
+    expected = [i for i in range(n) if i < TUNING.window_events or i in chosen][-TUNING.window_events :]
     np.testing.assert_array_equal(whole.latest()[:, 0], expected)
     np.testing.assert_array_equal(whole.numbers(), expected)
 
@@ -37,7 +40,7 @@ def test_what_is_watched_does_not_depend_on_batches(n, cuts):
 @given(st.integers(2, 64))
 def test_one_event_in_each_block_is_watched_whatever_the_period_of_the_stream(period):
     numbers = watched_in(np.arange(64 * period))
-    np.testing.assert_array_equal(numbers // BLOCK_EVENTS, np.arange(64 * period))
+    np.testing.assert_array_equal(numbers // TUNING.block_events, np.arange(64 * period))
     assert np.bincount(numbers % period, minlength=period).min() >= 30  # of 64
 
 
@@ -121,12 +124,12 @@ def test_a_new_cluster_is_shown_before_any_refit_found_it(penalty):
     rng = np.random.default_rng(0)
     told = []
     engine = Engine(2, EngineSettings(background=False, birth_penalty=penalty), told.append)
-    old = rng.normal(size=(12 * schedule.LOOK_EVENTS, 2))
+    old = rng.normal(size=(12 * TUNING.look_events, 2))
     engine.learn(old)
     before = len(told)
     new = (
-        rng.normal(size=(schedule.LOOK_EVENTS, 2))
-        + np.where(rng.random(schedule.LOOK_EVENTS) < 0.5, 0.0, 30.0)[:, None]
+        rng.normal(size=(TUNING.look_events, 2))
+        + np.where(rng.random(TUNING.look_events) < 0.5, 0.0, 30.0)[:, None]
     )
     engine.learn(new)
     assert [change.kind for change in told[before:]] == ["born"]

@@ -10,8 +10,8 @@ from hypothesis.extra.numpy import arrays
 
 from streamclust import StreamClusterer
 from streamclust.engine import schedule
-from streamclust.engine.newborn import MIN_BIRTH_EVENTS
 from streamclust.engine.refit import events_needed, fed, heirs, keeping
+from streamclust.engine.tuning import TUNING
 from streamclust.refit.bkm.fit import fit_points
 
 
@@ -55,7 +55,9 @@ def three():
 
 def test_clusters_without_events_of_late_are_left_out(three):
     rng = np.random.default_rng(1)
-    late = np.concatenate([rng.normal(size=(50, 2)), 20.0 + rng.normal(size=(MIN_BIRTH_EVENTS - 1, 2))])
+    late = np.concatenate(
+        [rng.normal(size=(50, 2)), 20.0 + rng.normal(size=(TUNING.min_cluster_events - 1, 2))]
+    )
     seen = fed(three, late)
     assert seen.sum() == 1
     assert not fed(three, late[:0]).any()
@@ -70,7 +72,7 @@ def test_clusters_without_events_of_late_are_left_out(three):
 def test_no_cluster_needs_more_events_than_its_weight_lets_expect(weight, n_watched):
     expected = weight / weight.sum() * n_watched
     needed = events_needed(weight, n_watched)
-    assert (needed <= MIN_BIRTH_EVENTS).all()
+    assert (needed <= TUNING.min_cluster_events).all()
     assert (needed <= np.maximum(expected, 1.0)).all()
 
 
