@@ -8,7 +8,7 @@ from typing import Any
 from weakref import WeakSet
 
 from streamclust.engine import refit as search
-from streamclust.engine.refit import Found, RefitInput
+from streamclust.engine.refit_input import Found, RefitInput
 from streamclust.state import State
 
 FORK_SECONDS = 30.0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
@@ -58,7 +56,7 @@ class Births:
         """Keep events outside every large cluster for the search for rare ones."""
         model = self.stream.published
         own = np.einsum("ij,ij->i", whitened, whitened) / 2 <= reach(model.n_coordinates)
-        suspects = rows[~(model.in_large[cell] & own)]  # all others are inside a large cluster
+        suspects = rows[~(model.membership.in_large[cell] & own)]  # all others are inside a large cluster
         if len(suspects):
             self.stream.shards.recent.strays.see(suspects[model.large.outside(suspects)], first=0)
 
@@ -68,7 +66,7 @@ class Births:
         theirs = np.zeros(len(rows), dtype=bool)
         if not model.hidden:
             return theirs
-        everyone, places = model.everyone, np.flatnonzero(outside)
+        everyone, places = model.with_retired, np.flatnonzero(outside)
         if penalty is None:
             cell = everyone.see(rows[places]).cell
         else:
@@ -103,8 +101,7 @@ class Births:
         born = [stream.lineage.born(stream.n_seen, version, weight) for weight in clusters.weight.tolist()]
         learnt = stream.shards.weight
         ids = (*model.ids, *born)
-        stream.model = replace(
-            model,
+        stream.model = model.changed(
             version=version,
             n_seen=stream.n_seen,
             result=weighing(joined(model.result, clusters), learnt),
@@ -116,7 +113,7 @@ class Births:
 
 def beyond(model: Model, points: Floats, penalty: float) -> Bools:
     """Points farther from every active cluster's mean than a birth costs."""
-    means = model.shown.clusters.mean
+    means = model.active.clusters.mean
     known = points[:, : means.shape[1]]
     nearest = np.min([((known - mean) ** 2).sum(axis=1) for mean in means], axis=0)
     return np.asarray(nearest > penalty)

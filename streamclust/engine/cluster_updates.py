@@ -29,8 +29,8 @@ def with_latest(
     rows = Moments.rows_of_points(points[inside], weight[inside])
     if not rows.weight.sum() > 0:
         return old.scale(total / old.weight.sum())
-    if isinstance(model.shown, Mixture):
-        new = rows.mix(model.shown.probability(rows.mean), old.kind)
+    if isinstance(model.active, Mixture):
+        new = rows.mix(model.active.probability(rows.mean), old.kind)
     else:
         new = rows.to_groups(component[inside], len(model.rows), old.kind)
     hidden = hidden_components(model)

@@ -64,7 +64,7 @@ def remembered(model: Model, tree: SummaryTree, each: float) -> tuple[Ints, Floa
     if not len(hidden):
         return hidden, np.zeros(0)
     points, weight = tree.sample()
-    cell = model.everyone.see(points).cell
+    cell = model.with_retired.see(points).cell
     known = np.asarray(np.bincount(cell, weight, model.result.n_clusters + 1)[hidden], dtype=float)
     heaviest = np.argsort(-known, kind="stable")[: TUNING.max_retired_components]
     lasting = np.sort(heaviest[known[heaviest] >= TUNING.min_cluster_events * each])

@@ -71,7 +71,7 @@ def n_parameters(model: Model) -> int:
     """Number of parameters of a component, its share among them."""
     d = model.n_coordinates
     return {"full": 1 + d + d * (d + 1) // 2, "diagonal": 1 + 2 * d, "scalar": 2 + d, "none": 1 + d}[
-        model.shown.clusters.kind
+        model.active.clusters.kind
     ]
 
 
@@ -110,7 +110,7 @@ def _draw(
         near = np.sqrt([0.0, *(2 * reach(n) for n in range(1, rows.shape[1] + 1))])
         draw_gaussians(rows, missing, order, uniform, share, *model.gaussians, near, joint)
         return
-    found = point_parameters(model.shown)
+    found = point_parameters(model.active)
     if isinstance(found, BernoulliParameters):
         p = np.clip(found.probability, MIN_PROBABILITY, 1 - MIN_PROBABILITY)
         parts = np.log(p) - np.log1p(-p), np.log1p(-p), p

@@ -45,7 +45,7 @@ def component_joins(model: Model, points: Floats, weight: Floats) -> ComponentJo
     from streamclust.hierarchy.snapshot import ComponentJoins  # slow to import, and not needed to start
 
     points = points[:, : model.n_coordinates]
-    tree = tree_of(model.shown, points, weight, model.nearest(points).component)
+    tree = tree_of(model.active, points, weight, model.nearest(points).component)
     return ComponentJoins(model.place, *joins_within(tree, model.place))
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from streamclust._kernels.engine.assign import assign_points, cheapest
 from streamclust._kernels.engine.windows import see_points
 from streamclust._kernels.types import Bools, Floats, Ints
+from streamclust.engine.membership import Membership
 from streamclust.engine.results import (
     NOWHERE,
     Result,
@@ -79,11 +80,12 @@ class Model:
     result      all components the last refit found, and those born since
     ids         one for each cluster
     owner       which cluster, by its place in `ids`, each component belongs to; empty: each is a cluster of its own
-    hidden      ids of clusters that the stream no longer feeds: they explain nothing and are predicted never
-    n_seen      how many events had been learnt when it was published
+    hidden      ids of retired clusters, which the stream no longer feeds: they are never predicted
+    n_seen      number of events learnt when it was published
     sketch      where events are wide: takes them to the coordinates that the clusters are in
     running     all components as of the last look; None: as they were published
     moved       whether clusters have moved since it was published
+    base        the model as it was published, if this is an update of it
     """
 
     version: int
@@ -95,118 +97,105 @@ class Model:
     sketch: Sketch | None = None
     running: Moments | None = None
     moved: bool = False
+    base: Model | None = None
 
-    @cached_property
-    def current(self) -> Result:
-        """The components as of the last look: what predictions use."""
-        return self.result if self.running is None else having(self.result, self.running)
+    # ---------------------------------------------------------------- versions
 
     @cached_property
     def published(self) -> Model:
         """The model with its components as they were published."""
+        if self.base is not None:
+            return self.base
         return self if self.running is None else replace(self, running=None, moved=False)
 
     def learnt(self, running: Moments, moved: bool = False) -> Model:
         """The model with its components as of a look."""
         check_finite(running)
-        model = replace(self, running=running, moved=self.moved or moved)
-        if not model.moved:  # what depends on what was published alone
-            kept = {"published": self.published, "large": self.large}
-            names = ("owners", "weight", "rows", "clusters_shown", "place", "names", "_named", "in_large")
-            vars(model).update(kept | {name: getattr(self, name) for name in names})
-        return model
+        return replace(self, running=running, moved=self.moved or moved, base=self.published)
 
-    @cached_property
-    def owners(self) -> Ints:
-        """The cluster of each component, by its place in `ids`."""
-        return np.array(self.owner or range(self.result.n_clusters), dtype=np.int64)
-
-    @cached_property
-    def weight(self) -> Floats:
-        """The weight of each cluster, on show or not, when it was published."""
-        return np.asarray(np.bincount(self.owners, self.result.clusters.weight, len(self.ids)), dtype=float)
+    def changed(self, **fields: Any) -> Model:
+        """A model with other fields, published as it is."""
+        return replace(self, base=None, **fields)
 
     @property
-    def n_features(self) -> int:
-        """How many features events have."""
-        return self.n_coordinates if self.sketch is None else self.sketch.n_features
-
-    @property
-    def n_coordinates(self) -> int:
-        """How many coordinates the clusters have: the features, or the directions of the sketch."""
-        return self.result.clusters.n_features
+    def with_retired(self) -> Model:
+        """The model with its retired clusters active."""
+        return self.changed(hidden=frozenset()) if self.hidden else self
 
     @cached_property
-    def rows(self) -> Ints:
-        """Which components are on show: those of clusters that are."""
-        if not self.hidden:
-            return np.arange(len(self.owners))
-        return np.flatnonzero(np.isin(self.owners, self.clusters_shown))
+    def large(self) -> Model:
+        """The large components alone, each by itself, where they were published or have moved; the others are rare."""
+        if self.base is not None and not self.moved:
+            return self.base.large
+        result = self.current if self.moved else self.result
+        rows = large_rows(self.result.clusters.weight)
+        return Model(self.version, self.n_seen, chosen(result, rows), tuple(range(len(rows))))
+
+    # ---------------------------------------------------------------- components and clusters
 
     @cached_property
-    def clusters_shown(self) -> Ints:
-        """Which clusters are on show; all of them, should all be hidden."""
-        shown = [k for k, cluster in enumerate(self.ids) if cluster not in self.hidden]
-        return np.array(shown or range(len(self.ids)), dtype=np.int64)
+    def current(self) -> Result:
+        """All components as of the last look."""
+        return self.result if self.running is None else having(self.result, self.running)
 
     @cached_property
-    def place(self) -> Ints:
-        """The cluster of each component on show, by its place in `names`."""
-        return np.searchsorted(self.clusters_shown, self.owners[self.rows])
-
-    @cached_property
-    def names(self) -> Ints:
-        """The ids of the clusters on show."""
-        return np.array(self.ids, dtype=np.int64)[self.clusters_shown]
-
-    @cached_property
-    def _named(self) -> list[int]:
-        """The id that each component on show belongs to."""
-        return [int(name) for name in self.names[self.place]]
-
-    @cached_property
-    def shown(self) -> Result:
-        """The components of the clusters on show alone."""
+    def active(self) -> Result:
+        """The components of active clusters, as of the last look: predictions use them."""
         return self.current if len(self.rows) == self.result.n_clusters else chosen(self.current, self.rows)
 
     @cached_property
-    def expected(self) -> Result:
-        """The components on show as events are assigned to them: those that move are wider by the way they have come.
+    def clusters(self) -> Moments:
+        """The active clusters as of the last look, one row each."""
+        return self.active.clusters.to_groups(self.place, len(self.names))
+
+    @cached_property
+    def _widened(self) -> Result:
+        """The active components as events are assigned to them: those that move are wider by the way they have come.
 
         As long a way may lie ahead: without it the events of a thin cluster that moves sideways would soon be
         another's.
         """
         if not self.moved:
-            return self.shown
-        clusters, start = self.shown.clusters, self.result.clusters.mean[self.rows]
-        return having(self.shown, clusters.spread(clusters.mean - start))
-
-    @cached_property
-    def clusters(self) -> Moments:
-        """The clusters on show as of the last look, one row each."""
-        return self.shown.clusters.to_groups(self.place, len(self.names))
-
-    @property
-    def everyone(self) -> Model:
-        """The model with all of its clusters on show."""
-        return replace(self, hidden=frozenset()) if self.hidden else self
-
-    @cached_property
-    def large(self) -> Model:
-        """The large components alone, each by itself, where they were published or have moved; the others are rare."""
-        result = self.current if self.moved else self.result
-        rows = large_rows(self.result.clusters.weight)
-        return Model(self.version, self.n_seen, chosen(result, rows), tuple(range(len(rows))))
-
-    @cached_property
-    def in_large(self) -> Bools:
-        """Which components on show, and with them what is outside all of them, are large."""
-        return np.append(np.isin(self.rows, large_rows(self.result.clusters.weight)), False)
+            return self.active
+        clusters, start = self.active.clusters, self.result.clusters.mean[self.rows]
+        return having(self.active, clusters.spread(clusters.mean - start))
 
     @cached_property
     def form(self) -> CostForm:
-        """The costs of the components on show, as kernels read them."""
-        return cost_form(self.shown)
+        """The costs of the active components, as kernels read them."""
+        return cost_form(self.active)
+
+    @cached_property
+    def membership(self) -> Membership:
+        """Which cluster each component belongs to, and which clusters are active."""
+        if self.base is not None:
+            return self.base.membership
+        return Membership(self.ids, self.hidden, self.owner, self.result.clusters.weight)
+
+    @cached_property
+    def rows(self) -> Ints:
+        """Components of active clusters."""
+        return self.membership.rows
+
+    @cached_property
+    def place(self) -> Ints:
+        """The cluster of each active component, by its place in `names`."""
+        return self.membership.place
+
+    @cached_property
+    def names(self) -> Ints:
+        """Ids of active clusters."""
+        return self.membership.names
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of events."""
+        return self.n_coordinates if self.sketch is None else self.sketch.n_features
+
+    @property
+    def n_coordinates(self) -> int:
+        """Number of coordinates of the clusters: the features, or the directions of the sketch."""
+        return self.result.clusters.n_features
 
     # ---------------------------------------------------------------- saving
 
@@ -261,7 +250,7 @@ class Model:
         if len(row) > vector.shape[1]:
             row = row[: vector.shape[1]]
         k, cost, _ = cheapest(row[None], 0, vector, root, offset)
-        return self._named[k] if cost < np.inf else int(self.predict(row[None])[0])
+        return self.membership.id_of_row[k] if cost < np.inf else int(self.predict(row[None])[0])
 
     def predict(self, points: Floats) -> Ints:
         """The id of the cluster of least cost of each point."""
@@ -293,7 +282,7 @@ class Model:
         return Assignment(self.names[k], np.asarray(probability), novelty, component)
 
     def _cheapest(self, points: Floats) -> Ints:
-        """The component on show of least cost of each point, which may lack features."""
+        """The component active of least cost of each point, which may lack features."""
         k = self.nearest(points).component
         missing = np.isnan(self._own(points)).any(axis=1)
         if missing.any():
@@ -301,14 +290,14 @@ class Model:
         return k
 
     def nearest(self, points: Floats) -> Nearest:
-        """The component on show of least cost for each complete point, its cluster, and the distance of the nearest."""
+        """The component active of least cost for each complete point, its cluster, and the distance of the nearest."""
         found = np.empty(len(points), dtype=np.int64)
         cost, distance = np.empty(len(points)), np.empty(len(points))
         assign_points(np.ascontiguousarray(self._own(points)), *self._arrays, found, cost, distance)
         return Nearest(self.place[found], distance, found)
 
     def see(self, points: Floats) -> Seen:
-        """The component on show of each complete point, and how far it is from that one's mean in its own units."""
+        """The component active of each complete point, and how far it is from that one's mean in its own units."""
         points = np.ascontiguousarray(self._own(points))
         vector, root, offset = as_arrays(self.form)
         if root is None:
@@ -332,19 +321,19 @@ class Model:
         points = self._own(points)
         if isinstance(self.form, Quadratic):
             return np.asarray(self.see(points).cell == len(self.rows))
-        assert isinstance(self.shown, Partition)
-        family, phi0 = self.shown.family, self.shown.mixture.phi0
-        total = float(self.shown.clusters.weight.sum())
+        assert isinstance(self.active, Partition)
+        family, phi0 = self.active.family, self.active.mixture.phi0
+        total = float(self.active.clusters.weight.sum())
         nothing = Moments.empty(1, points.shape[1], family.scatter)
         anew = family.predictive(family.posterior(nothing), points)[:, 0] + np.log(phi0 / (total + phi0))
-        return np.asarray(self.shown.log_joint(points).max(axis=1) < anew)
+        return np.asarray(self.active.log_joint(points).max(axis=1) < anew)
 
     def log_joint(self, points: Floats) -> Floats:
-        """log p(x, component) for the components on show; missing features are integrated out."""
+        """log p(x, component) for the components active; missing features are integrated out."""
         points = self._own(points)
         missing = np.isnan(points)
         if not missing.any():
-            return self.expected.log_joint(points)
+            return self._widened.log_joint(points)
         joint = np.empty((len(points), len(self.rows)))
         patterns, which = np.unique(missing, axis=0, return_inverse=True)
         for i, pattern in enumerate(patterns):
@@ -355,38 +344,38 @@ class Model:
     def _log_joint_of(self, points: Floats, known: Bools) -> Floats:
         """The same for points of which only the `known` features are given."""
         if known.all():
-            return np.asarray(self.expected.log_joint(points))
+            return np.asarray(self._widened.log_joint(points))
         if not known.any():
             return np.broadcast_to(self.log_share, (len(points), len(self.rows)))
-        parameters = marginal(point_parameters(self.expected), known)
-        return np.asarray(log_density(self.expected, parameters, points) + self.log_share)
+        parameters = marginal(point_parameters(self._widened), known)
+        return np.asarray(log_density(self._widened, parameters, points) + self.log_share)
 
     @cached_property
     def log_share(self) -> Floats:
-        """Log share of the weight that each component on show has."""
-        weight = self.expected.clusters.weight
+        """Log share of the weight that each component active has."""
+        weight = self._widened.clusters.weight
         return np.asarray(np.log(weight / weight.sum()))
 
     @property
     def costs(self) -> tuple[Floats, Floats | None, Floats]:
-        """Centre, root and offset of each component on show, as kernels take them."""
+        """Centre, root and offset of each component active, as kernels take them."""
         return self._arrays
 
     @cached_property
     def _arrays(self) -> tuple[Floats, Floats | None, Floats]:
         """The costs by which events are assigned."""
-        return as_arrays(cost_form(self.expected) if self.moved else self.form)
+        return as_arrays(cost_form(self._widened) if self.moved else self.form)
 
     @cached_property
     def gaussians(self) -> tuple[Floats, Floats]:
-        """Means and covariance matrices of the components on show, which are Gaussians."""
-        found = point_parameters(self.shown)
+        """Means and covariance matrices of the components active, which are Gaussians."""
+        found = point_parameters(self.active)
         assert isinstance(found, GaussianParameters)
         covariance = matrices(found.covariance, found.mean.shape[1])
         return np.ascontiguousarray(found.mean), np.ascontiguousarray(covariance)
 
     def probability(self, points: Floats) -> Floats:
-        """p(cluster | x), rows x clusters on show."""
+        """p(cluster | x), rows x clusters active."""
         joint = self.log_joint(self.coordinates(points))
         each = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
         if len(self.names) == len(self.rows):
@@ -394,7 +383,7 @@ class Model:
         return np.asarray(each @ (self.place[:, None] == np.arange(len(self.names))).astype(float))
 
     def novelty(self, points: Floats) -> Floats:
-        """-log p(x) under the clusters on show: high for what fits none."""
+        """-log p(x) under the clusters active: high for what fits none."""
         points, more = self._measured(points)
         return np.asarray(more - logsumexp(self.log_joint(points), axis=1))
 
@@ -403,4 +392,4 @@ def hidden_components(model: Model) -> Ints:
     """The components of retired clusters."""
     if not model.hidden:
         return NOWHERE
-    return np.setdiff1d(np.arange(len(model.owners)), model.rows)
+    return np.setdiff1d(np.arange(len(model.membership.owners)), model.rows)

@@ -19,10 +19,11 @@ def newborn(model: Model, outsiders: Floats, penalty: float | None = None, evide
     """New clusters for watched events that are outside all others; their weights count watched events.
 
     Outsiders are grouped by DP-means in a single pass (`lead`). λ² is `penalty` or, without one, that of a cluster of
-    average variance. A group of enough independent events, of measurements distinct ones, is a birth where, by the infinite mixture's rule, its events are likelier as a cluster than as members of the nearest. An event
-    counts for `evidence` independent ones, or fewer if the outsiders themselves depend on each other.
+    average variance. A group of enough independent events, of measurements distinct ones, is a birth if, by the
+    infinite mixture's rule, its events are likelier as a cluster than as members of the nearest. An event counts for
+    `evidence` independent ones, or fewer if the outsiders themselves depend on each other.
     """
-    clusters = model.shown.clusters
+    clusters = model.active.clusters
     d = clusters.n_features
     outsiders = outsiders[:, :d]  # features that the model does not know yet come after those it does
     typical = typical_covariance(clusters)
@@ -72,9 +73,9 @@ def worthwhile(model: Model, groups: Moments, evidence: float = 1.0) -> Bools:
 
     An event counts for `evidence` independent ones.
     """
-    if not isinstance(model.shown, Partition) or not len(groups):
+    if not isinstance(model.active, Partition) or not len(groups):
         return np.ones(len(groups), dtype=bool)
-    family, phi0, clusters = model.shown.family, model.shown.mixture.phi0, model.shown.clusters
+    family, phi0, clusters = model.active.family, model.active.mixture.phi0, model.active.clusters
     host = clusters[model.nearest(groups.mean).component].scale(evidence)
     groups = groups.scale(evidence)
     both = host + groups

@@ -109,9 +109,9 @@ class PresentEvents:
         short = self.stream.n_seen - self.stream.counters.begin < TUNING.block_events * TUNING.window_events
         if model.hidden or model.moved or short:
             rows, each, _ = self.rows()
-            of = np.append(model.everyone.place, -1)[model.everyone.see(rows).cell]
+            of = np.append(model.with_retired.place, -1)[model.with_retired.see(rows).cell]
             alone = np.flatnonzero(of < 0)  # an event outside all clusters says nothing of a retired one
-            of[alone] = model.clusters_shown[model.nearest(rows[alone]).cluster]
+            of[alone] = model.membership.active_clusters[model.nearest(rows[alone]).cluster]
             return of, each
         rows, each, _ = recent.watched()
         return self.owners(rows, recent.seen_by(model.published).cell), each * recent.stands_for()

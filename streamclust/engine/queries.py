@@ -63,16 +63,16 @@ class Queries:
         if model is None:
             return Moments.empty(0, shards.n_features, scatter)
         if not len(shards):  # all have gone elsewhere: as they were published
-            return model.shown.clusters
+            return model.active.clusters
         if model.moved:  # the summary still holds where clusters were
-            return weighing(model.shown, shards.weight).clusters
+            return weighing(model.active, shards.weight).clusters
         if self._components is None or self._components[0] != self._moment:
             tree = self.present_tree()
             points, weight = tree.sample()
             rows, k = Moments.rows_of_points(points, weight), len(model.rows)
             found = rows.to_groups(model.nearest(points).component, k, scatter)
             if (found.weight == 0).any():
-                published = model.shown.clusters.widen(tree.total.mean[0, model.n_coordinates :])
+                published = model.active.clusters.widen(tree.total.mean[0, model.n_coordinates :])
                 seen = np.bincount(model.nearest(shards.recent.watched_rows()).component, minlength=k)
                 found = filled(found, published, seen)
             self._components = self._moment, found

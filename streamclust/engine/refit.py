@@ -1,29 +1,26 @@
-"""Refits beside the stream: started on a copy of the tree at one event count, published at a later one."""
+"""Refits: the search for the clusters of a tree, and the judgement of those found by recent events."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
-from streamclust.engine.dependence import RecentSequence
 from streamclust.engine.dp_means import refit_dp_means
 from streamclust.engine.fixed_components import FixedComponents
 from streamclust.engine.imputation import Gaps, supported
 from streamclust.engine.joining import joined_components
 from streamclust.engine.leaf_shares import WithStrays
-from streamclust.engine.model import Model
 from streamclust.engine.rare_clusters import by_itself, keeping_rare, owners, with_rare
+from streamclust.engine.refit_input import Found, RefitInput
 from streamclust.engine.results import (
     NOWHERE,
     Result,
     check_finite,
     chosen,
     joined,
-    result_from_state,
-    result_state,
     weighing,
 )
 from streamclust.engine.settings import COVARIANCE, EngineSettings
@@ -34,100 +31,7 @@ from streamclust.refit.bkm.fit import refit_bkm
 from streamclust.refit.chunky_em.fit import refit_mixture
 from streamclust.refit.chunky_em.mixture import Mixture
 from streamclust.refit.partition import Partition
-from streamclust.state import State
 from streamclust.tree import SummaryTree
-
-
-@dataclass(frozen=True)
-class SearchMode:
-    """How a refit searches."""
-
-    cold: bool
-    """Whether it also searches from nothing."""
-    settling: bool
-    """Whether it is the last word on what was learnt."""
-    fresh: bool
-    """Whether it starts without the clusters and the prior of the old model: the last refit from those failed."""
-    drifted: bool
-    """Whether the stream has drifted, so that the tree stands for the latest events."""
-    search_strays: bool
-    """Whether it searches for rare clusters among the strays."""
-
-
-@dataclass(frozen=True, eq=False)
-class RefitEvents:
-    """Recent events by which a refit judges what it finds."""
-
-    present: Floats
-    """Events since the stream last changed."""
-    weight: Floats
-    """Weights of the present's events."""
-    strays: Floats
-    """Watched events outside every large cluster."""
-    watched: Floats
-    """The latest events; none if drift is ignored or too few have been watched to judge by."""
-    weight_of_one: float
-    """Average weight of one of the latest events."""
-    gaps: Gaps | None
-    """All events, if they are all known and some of their values were missing."""
-    sequence: RecentSequence
-    """Recent events in their order, which tell how many independent events the tree's are worth."""
-    n_events: float
-    """Number of events that the tree stands for."""
-
-
-@dataclass(frozen=True, eq=False)
-class RefitInput:
-    """Input of a refit: copies that nothing else writes to."""
-
-    settings: EngineSettings
-    number: int
-    """Number of the refit, which seeds its random numbers."""
-    tree: SummaryTree
-    old: Model
-    start: Moments
-    """Components to start from."""
-    fixed: FixedComponents
-    """Components of the old model that the tree holds no events of: they stay as they are."""
-    events: RefitEvents
-    mode: SearchMode
-
-
-@dataclass(frozen=True, eq=False)
-class Found:
-    """What a refit found, and the weight its clusters share with those before (old x new).
-
-    `owner` is the cluster of each component; empty, if each is a cluster.
-
-    `outside` is the share of the present's events, when it began, that are in none of its clusters.
-    """
-
-    result: Result
-    shared: Floats
-    old_weight: Floats
-    new_weight: Floats
-    outside: float
-    owner: tuple[int, ...] = ()
-
-    def to_state(self) -> State:
-        """State of what was found."""
-        result = result_state(self.result)
-        tables = {name: getattr(self, name) for name in ("shared", "old_weight", "new_weight")}
-        values = {"outside": self.outside, "owner": list(self.owner), "result": result.values}
-        return State(result.arrays | tables, values)
-
-    @classmethod
-    def from_state(cls, state: State) -> Self:
-        """The result that `to_state` saved."""
-        arrays, values = state
-        return cls(
-            result_from_state(State(arrays, values["result"])),
-            arrays["shared"],
-            arrays["old_weight"],
-            arrays["new_weight"],
-            values["outside"],
-            tuple(values.get("owner", ())),  # older checkpoints have none
-        )
 
 
 def widened(rows: Moments, tree: SummaryTree | WithStrays) -> Moments:
@@ -228,7 +132,7 @@ class Comparison(NamedTuple):
     def of(cls, given: RefitInput, tree: SummaryTree | WithStrays, fixed: FixedComponents) -> Comparison:
         """The sample of a refit's tree."""
         points, weight = tree.sample()
-        everyone = given.old.everyone
+        everyone = given.old.with_retired
         before = np.append(everyone.place, -1)[everyone.see(points).cell]
         if len(fixed):
             means = given.old.current.clusters.mean[fixed.component]
@@ -237,7 +141,7 @@ class Comparison(NamedTuple):
             )
             points = np.vstack([points, np.hstack([means, beyond])])
             weight = np.append(weight, fixed.weight)
-            before = np.append(before, everyone.owners[fixed.component])
+            before = np.append(before, everyone.membership.owners[fixed.component])
         return cls(points, weight, before, fixed, len(given.old.ids))
 
     def by(self, found: Result) -> tuple[Ints, Floats, Floats]:
@@ -262,7 +166,7 @@ def joins(
     known = parents[:n] if given.old.version > 0 else [-1] * n
     shown = chosen(found, np.arange(n)) if len(retired) else found
     owner = joined_components(shown, points, weight, component[:m][seen], np.array(known), anew)
-    _, old = np.unique(given.old.owners[retired], return_inverse=True)
+    _, old = np.unique(given.old.membership.owners[retired], return_inverse=True)
     return np.concatenate([owner, owner.max() + 1 + old])
 
 

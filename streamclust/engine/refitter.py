@@ -14,7 +14,8 @@ from streamclust.engine.fixed_components import NO_FIXED, FixedComponents, fixed
 from streamclust.engine.leaf_shares import kish
 from streamclust.engine.model import Model, hidden_components
 from streamclust.engine.present_events import PresentEvents
-from streamclust.engine.refit import RefitEvents, RefitInput, SearchMode, widened
+from streamclust.engine.refit import widened
+from streamclust.engine.refit_input import RefitEvents, RefitInput, SearchMode
 from streamclust.engine.results import NOWHERE, Result, large_rows
 from streamclust.engine.retirement import Retirement
 from streamclust.engine.settings import COVARIANCE, EngineSettings
@@ -188,7 +189,7 @@ class Refitter:
             return self._whole_summary()
         each = self.present.weight_of_one()
         fixed = fixed_components(model, self._rare(model, weight, each), stream.shards.live_tree(), each)
-        everyone = model.everyone
+        everyone = model.with_retired
         theirs = np.isin(everyone.nearest(rows).component, fixed.component[~fixed.retired])
         theirs |= np.isin(
             everyone.see(rows).cell, fixed.component[fixed.retired]

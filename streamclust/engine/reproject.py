@@ -29,7 +29,7 @@ def reprojected_model(stream: Stream, model: Model, change: CoordinateMap) -> Mo
     tree = stream.shards.merged_tree()
     result = reprojected_result(stream, model.result, change.moments(model.result.clusters), tree)
     running = None if model.running is None else change.moments(model.running)
-    return replace(model, result=result, running=running, sketch=stream.sketch)
+    return model.changed(result=result, running=running, sketch=stream.sketch)
 
 
 def reprojected_result(stream: Stream, result: Result, clusters: Moments, tree: SummaryTree) -> Result:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import replace
 
 import numpy as np
 
@@ -26,9 +25,9 @@ class Retirement:
             return
         model, shards = self.stream.published, self.stream.shards
         of, each = self.present.all_owners()
-        weight = model.weight
+        weight = model.membership.weight
         count, share = np.bincount(of, minlength=len(weight)), np.bincount(of, each, len(weight)) / each.sum()
-        evidence = shards.recent.sequence(self.stream.counters.begin).share_evidence(model.everyone)
+        evidence = shards.recent.sequence(self.stream.counters.begin).share_evidence(model.with_retired)
         independent = min(1.0, evidence * float(shards.recent.stands_for()[-1]))
         expected = independent * kish(each) * weight / weight.sum()
         fed = share >= TUNING.retired_share
@@ -42,11 +41,11 @@ class Retirement:
         """Resume and retire these clusters; publish a new version of the model if that changes it."""
         model, lineage, n_seen = self.stream.published, self.stream.lineage, self.stream.n_seen
         version = model.version + 1
-        for cluster, weight in zip(model.ids, model.weight.tolist(), strict=True):
+        for cluster, weight in zip(model.ids, model.membership.weight.tolist(), strict=True):
             if cluster in back:
                 lineage.resume(n_seen, version, cluster, weight)
             elif cluster in gone:
                 lineage.retire(n_seen, version, cluster, weight)
         hidden = frozenset(lineage.retired)
         if hidden != model.hidden:
-            self.stream.model = replace(model, version=version, n_seen=n_seen, hidden=hidden)
+            self.stream.model = model.changed(version=version, n_seen=n_seen, hidden=hidden)

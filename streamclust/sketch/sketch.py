@@ -52,8 +52,10 @@ class Sketch:
         """The sketch that `to_state` saved; ValueError if it is none."""
         arrays = state.arrays
         compression = Compression(*(arrays[f] for f in Compression._fields)) if "knee" in arrays else None
-        parts = (arrays[name] for name in ("centre", "scale", "directions", "noise"))
-        sketch = cls(*parts, **state.values, compression=compression)
+        centre, scale, directions, noise = (
+            arrays[name] for name in ("centre", "scale", "directions", "noise")
+        )
+        sketch = cls(centre, scale, directions, noise, **state.values, compression=compression)
         check_sketch(sketch)
         if not isinstance(sketch.unit, bool):
             raise ValueError(f"not a sketch: unit must be true or false, got {sketch.unit!r}")

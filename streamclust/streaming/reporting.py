@@ -148,7 +148,7 @@ class Reporting(SharedModel):
         if model is None:
             with self._turn, self._lock:
                 return self._clusters_now()
-        rows, parts = model.clusters, model.shown.clusters
+        rows, parts = model.clusters, model.active.clusters
         if model.sketch is not None:
             rows, parts = model.sketch.expand_moments(rows), model.sketch.expand_moments(parts)
         return self._listed(model, rows, parts, dict.fromkeys(model.names.tolist(), model.n_seen))

@@ -245,7 +245,7 @@ def test_a_part_that_leaves_takes_its_latest_events_with_it():
     assert engine.counters.begin == len(engine.shards.recent.ring) == 0
     engine.settle()
     engine.learn(rows[:3000], shard="stays")
-    assert engine.model.weight.sum() == pytest.approx(7000, rel=0.5)
+    assert engine.model.membership.weight.sum() == pytest.approx(7000, rel=0.5)
 
 
 @pytest.mark.compiled
