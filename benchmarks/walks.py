@@ -29,6 +29,8 @@ from streamclust_connectors.sources import MemorySource
 ROOTS = tuple(Path(str(package.__file__)).parent for package in (streamclust, streamclust_connectors))
 WARM_EVENTS = 300
 """Events learnt before the call that is traced: the first refit is done, the next is far away."""
+FIRST_REFIT_EVENTS = 20
+"""Events before the first refit, in the walk of a refit."""
 RECORDS = 50
 """Records of the poll that is traced."""
 
@@ -148,8 +150,8 @@ def flush() -> Walk:
 
 def refit() -> Walk:
     """The event that is followed by the first refit."""
-    model = StreamClusterer(background=False, warmup=WARM_EVENTS)
-    model.learn_many(events(WARM_EVENTS - 1))
+    model = StreamClusterer(background=False, warmup=FIRST_REFIT_EVENTS)
+    model.learn_many(events(2 * WARM_EVENTS)[: FIRST_REFIT_EVENTS - 1])
     (event,) = events(1, seed=1)
     return traced(lambda: model.learn_one(event))
 

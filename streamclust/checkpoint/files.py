@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import streamclust
-from streamclust.checkpoint.sketches import State
+from streamclust.state import State
 
 FORMAT = 1
 MAGIC = b"streamclust checkpoint"

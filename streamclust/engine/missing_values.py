@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
+from streamclust.engine.engine import Engine
 from streamclust.engine.event_rows import Row, fitting, widths, with_width
-from streamclust.engine.flow import Engine
-from streamclust.engine.schedule import MIN_EVENTS_BEFORE_FEATURES
+from streamclust.engine.tuning import TUNING
 from streamclust.families import is_discrete
 from streamclust.interrupts import HeldInterrupts
 from streamclust.schema import table_of
@@ -76,9 +76,9 @@ def with_zeros(
 
 def until_features(engine: Engine, width: Ints) -> int:
     """Number of the next events, of these widths, before one whose features must be noticed when it comes."""
-    if engine.awaits_features:
+    if engine.features.awaits_features:
         return int(np.searchsorted(width, max(engine.n_features, int(width[0])), side="right"))
-    early = MIN_EVENTS_BEFORE_FEATURES - engine.n_seen
+    early = TUNING.settled_events - engine.n_seen
     return early if early > 0 else len(width)
 
 
@@ -104,15 +104,15 @@ def filled_in(
         end = done + min(max(1, engine.until_due), same)
         block = rows[done:end, : engine.n_features]
         missing = np.isnan(block)
-        by_leaf = np.flatnonzero(missing[:, engine.n_imputable :].any(axis=1))
+        by_leaf = np.flatnonzero(missing[:, engine.imputer.n_imputable :].any(axis=1))
         if len(by_leaf) and by_leaf[0] == 0:
             end = done + 1
-            block = nearest_filled(engine, engine.impute(block[:1], missing[:1]), shard)
+            block = nearest_filled(engine, engine.imputer.impute(block[:1], missing[:1]), shard)
         else:
             end = done + int(next(iter(by_leaf), len(block)))
-            block = engine.impute(block[: end - done], missing[: end - done])
+            block = engine.imputer.impute(block[: end - done], missing[: end - done])
         missing = missing[: end - done]
-        engine.count_filled(int(np.count_nonzero(missing.any(axis=1))))
+        engine.features.count_filled(int(np.count_nonzero(missing.any(axis=1))))
         yield CompleteRows(block, weight[done:end], time[done:end], shard, missing)
         done = end
 
@@ -125,10 +125,10 @@ def widen(engine: Engine, row: Floats) -> None:
             shards.begin(width)
         elif width > shards.n_features:
             shards.widen(np.nan_to_num(row[shards.n_features : width]))
-            engine.begin_features()
+            engine.features.begin()
 
 
 def nearest_filled(engine: Engine, rows: Floats, shard: Hashable) -> Floats:
     """Rows with the missing values of the nearest leaf; whole numbers for counts."""
-    found = np.array([engine.fill(row, shard) for row in rows])
+    found = np.array([engine.imputer.fill(row, shard) for row in rows])
     return np.abs(np.rint(found)) if is_discrete(engine.settings.family) else found  # a mean is no count

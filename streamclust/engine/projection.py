@@ -10,6 +10,7 @@ import numpy as np
 
 from streamclust._kernels.types import Floats
 from streamclust.engine import schedule
+from streamclust.engine.engine import Engine
 from streamclust.engine.event_rows import (
     Row,
     first_width,
@@ -18,9 +19,8 @@ from streamclust.engine.event_rows import (
     under_each_other,
     with_width,
 )
-from streamclust.engine.flow import Engine
 from streamclust.engine.missing_values import completed
-from streamclust.engine.watch import chosen_of
+from streamclust.engine.watched_events import chosen_of
 from streamclust.engine.wide_events import RECENT_EVENTS, Block, RecentWideEvents
 from streamclust.interrupts import HeldInterrupts
 from streamclust.late import issparse
@@ -296,7 +296,7 @@ class Projection:
 
     def _let_in(self) -> None:
         """Learn the events that waited, in the order in which they came."""
-        self.engine.n_waited = self.n_waiting
+        self.engine.stream.n_waited = self.n_waiting
         waiting, self.waiting = self.waiting, []
         for block in waiting:
             self.learn(*block)

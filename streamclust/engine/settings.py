@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from numbers import Real
 from types import NoneType
-from typing import Any, Literal, cast, get_args, get_origin
+from typing import Any, Literal, Self, cast, get_args, get_origin
 
 import numpy as np
 
@@ -32,6 +32,10 @@ COVARIANCE: dict[str, Covariance] = {"gaussian": "full", "diagonal": "diagonal",
 """The families that "chunky-em" and "dp-means" have, and their covariances."""
 
 
+OLDER_SETTINGS: dict[str, Any] = {"shape": "ellipse"}
+"""Settings that older checkpoints do not name, as they were then."""
+
+
 @dataclass(frozen=True)
 class EngineSettings:
     """What an engine is told (see `streamclust.parameters`); the same settings and events give the same bits.
@@ -52,6 +56,21 @@ class EngineSettings:
     background: bool = True
     seed: int = 0
     leaf_size: int = 16
+
+    def to_values(self) -> dict[str, Any]:
+        """The settings by name; ValueError for a family without a name."""
+        values = asdict(self)
+        if not isinstance(values["family"], str):
+            raise ValueError(
+                f"only an engine with a named family can be saved, got {self.family!r}; name one of "
+                f"{', '.join(get_args(FamilyName))}, or leave the prior to the data"
+            )
+        return values
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> Self:
+        """Settings from saved values."""
+        return cls(**OLDER_SETTINGS | dict(values))
 
     def __post_init__(self) -> None:
         check_parameters({f.name: getattr(self, f.name) for f in fields(self)})

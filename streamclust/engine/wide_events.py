@@ -10,7 +10,7 @@ import numpy as np
 
 from streamclust._kernels.types import Floats
 from streamclust.engine.event_rows import stacked_rows
-from streamclust.engine.watch import chosen_of
+from streamclust.engine.watched_events import chosen_of
 from streamclust.sketch import Rows, Sketch
 
 RECENT_EVENTS = 1024

@@ -10,8 +10,8 @@ import numpy as np
 
 from streamclust._kernels.types import Floats
 from streamclust.engine import Model
-from streamclust.engine.profiles import FeatureProfile, Profiles, profiles
-from streamclust.engine.view import ClusterView, cluster_view
+from streamclust.engine.cluster_view import ClusterView, cluster_view
+from streamclust.engine.feature_profiles import FeatureProfile, Profiles, profiles
 from streamclust.lineage import Change, Lineage
 from streamclust.moments import Moments
 from streamclust.sketch import Sketch
@@ -67,22 +67,22 @@ class ClusterQueries(ThreadSafe):
         """
         with self._turn, self._lock:
             self._pipeline.flush()
-            return self.n_seen * self._pipeline.engine.evidence
+            return self.n_seen * self._pipeline.engine.present.evidence
 
     @property
     def n_failed_refits(self) -> int:
         """Number of refits, and looks between them, that failed: each time the last good model stayed."""
-        return self._pipeline.engine.n_failed_refits
+        return self._pipeline.engine.counters.n_failed_refits
 
     @property
     def n_failed_in_a_row(self) -> int:
         """Number of refits and looks that have failed since a refit last succeeded."""
-        return self._pipeline.engine.failures_in_a_row
+        return self._pipeline.engine.counters.failures_in_a_row
 
     @property
     def last_refit_error(self) -> str:
         """Reason of the latest failure of a refit; empty if none has failed."""
-        return self._pipeline.engine.last_failure
+        return self._pipeline.engine.counters.last_failure
 
     @property
     def residual_growth(self) -> float:
@@ -111,9 +111,9 @@ class ClusterQueries(ThreadSafe):
         engine, model = self._pipeline.engine, self.model
         if model is None:
             return self._waiting_cluster()
-        rows, parts = self._expanded(engine.clusters()), self._expanded(engine.components())
+        rows, parts = self._expanded(engine.queries.clusters()), self._expanded(engine.queries.components())
         return clusters_of(
-            model, rows, parts, self._pipeline.schema, engine.lineage.born_at, engine.last_seen()
+            model, rows, parts, self._pipeline.schema, engine.lineage.born_at, engine.queries.last_seen()
         )
 
     def _clusters_published(self) -> list[Cluster]:
@@ -122,7 +122,7 @@ class ClusterQueries(ThreadSafe):
         if model is None:
             with self._turn, self._lock:
                 return self._clusters_now()
-        rows, parts = model.clusters, model.shown.clusters
+        rows, parts = model.clusters, model.active.clusters
         if model.sketch is not None:
             rows, parts = model.sketch.expand_moments(rows), model.sketch.expand_moments(parts)
         last_seen = dict.fromkeys(model.names.tolist(), model.n_seen)
@@ -229,7 +229,11 @@ class ClusterQueries(ThreadSafe):
             shards, projection = self._pipeline.engine.shards, self._pipeline.projection
             if projection.sketch is not None or projection.waiting:
                 return projection.latest(n)
-            return shards.latest(-(-n // len(shards))) if shards else np.empty((0, len(self.feature_names)))
+            return (
+                shards.recent.watched_rows(-(-n // len(shards)))
+                if shards
+                else np.empty((0, len(self.feature_names)))
+            )
 
     @property
     def events(self) -> list[Change]:
@@ -254,7 +258,7 @@ class ClusterQueries(ThreadSafe):
         """
         with self._turn, self._lock:
             self._pipeline.flush()
-            search, sketch = self._pipeline.engine.snapshot_search(method, consistent), self.sketch
+            search, sketch = self._pipeline.engine.queries.snapshot_search(method, consistent), self.sketch
         tree = search()
         return tree if sketch is None else replace(tree, leaves=sketch.expand_moments(tree.leaves))
 
@@ -272,8 +276,12 @@ class ClusterQueries(ThreadSafe):
             if self.model is None:
                 raise ValueError("there is nothing to draw: learn at least one event first")
             names, model = self.feature_names, self.model
-            latest = self.latest() if self.sketch is not None else self._pipeline.engine.shards.latest()
-            components = self._expanded(self._pipeline.engine.components())
+            latest = (
+                self.latest()
+                if self.sketch is not None
+                else self._pipeline.engine.shards.recent.watched_rows()
+            )
+            components = self._expanded(self._pipeline.engine.queries.components())
         if features is not None and not set(features) <= set(names):
             raise ValueError(f"features must be two of {list(names)}, got {tuple(features)}")
         shown: dict[str, Any] = {

@@ -185,10 +185,10 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, base.Cluster
         self.max_directions = max_directions
         self.scale = scale
         check_parameters({name: getattr(self, name) for name in self._parameters})
-        self._pipeline = self._new_intake(Schema(), Engine(0, self._settings(), on_event))
+        self._pipeline = self._new_pipeline(Schema(), Engine(0, self._settings(), on_event))
         self._make_locks()
 
-    def _new_intake(self, schema: Schema, engine: Engine) -> EventPipeline:
+    def _new_pipeline(self, schema: Schema, engine: Engine) -> EventPipeline:
         """The pipeline of events under a schema."""
         missing = self.missing or ("zero" if is_discrete(self.family) else "impute")
         kept = Schema(schema.names, missing, *self._limits(missing))
@@ -353,7 +353,7 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, base.Cluster
         """The clusterer that `to_state` was called on."""
         try:
             model = cls._with_parameters(OLDER | state.values["parameters"], on_event)
-            pipeline = model._new_intake(Schema.from_dict(state.values["schema"]), engine_from_state(state))
+            pipeline = model._new_pipeline(Schema.from_dict(state.values["schema"]), engine_from_state(state))
             unpack_door(pipeline.projection, state)
             check_door(pipeline.projection, len(pipeline.schema))
             pipeline.clocks.update_from(state.values.get("clocks", []))

@@ -21,7 +21,7 @@ from streamclust.checkpoint import (
 )
 from streamclust.checkpoint.state import key_of
 from streamclust.engine import schedule
-from streamclust.engine.features import FeatureSettings, FeatureStream
+from streamclust.engine.feature_stream import FeatureSettings, FeatureStream
 from streamclust.frames import TableLike
 from streamclust.lineage import Change
 from streamclust.parameters import Missing

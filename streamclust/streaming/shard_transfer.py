@@ -18,8 +18,8 @@ from streamclust.checkpoint import (
     waiting_in,
 )
 from streamclust.engine.projection import FIRST_EVENTS
-from streamclust.engine.shards import Shard
-from streamclust.engine.watch import Watch
+from streamclust.engine.shard import Shard
+from streamclust.engine.watched_events import WatchedEvents
 from streamclust.schema import Schema
 from streamclust.sketch import CoordinateMap, Sketch
 from streamclust.streaming.clocks import Clock
@@ -75,7 +75,7 @@ class ShardTransfer:
     ) -> None:
         """Learn everything that a tree has learnt; its events have features of these names, and came by this sketch."""
         self.pipeline.flush()
-        more = Shard(tree, Watch(tree.n_features))
+        more = Shard(tree, WatchedEvents(tree.n_features))
         self._share(sketch, shard, more)
         self._check_names(f"shard {shard!r}", names)
         if shard not in self.pipeline.engine.shards:
@@ -108,7 +108,7 @@ class ShardTransfer:
             elif sketch.unit != self.pipeline.projection.unit:
                 raise ValueError('the sketch and this stream differ in scale="unit"')
             elif not sketch.is_same(self.pipeline.projection.sketch):
-                part.carry(CoordinateMap.between(sketch, self.pipeline.projection.sketch))
+                part.reproject(CoordinateMap.between(sketch, self.pipeline.projection.sketch))
             return
         self.pipeline.projection.begin()
         if self.pipeline.projection.sketch is not None:

@@ -209,9 +209,7 @@ class Validator:
         if self._whole or self.unit:
             self.check_points(np.array([values]))
         if least is not None and not self.zeros and len(at) < max(max(at) + 1, least):
-            raise ValueError(
-                "the first event must be complete: there is nothing to fill it from"
-            )
+            raise ValueError("the first event must be complete: there is nothing to fill it from")
 
 
 def _in_time(clocks: Clocks, shard: Hashable, w: Floats | None, t: Floats | None, n: int) -> bool:
