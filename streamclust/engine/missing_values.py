@@ -47,9 +47,9 @@ def completed(
     if zeros:
         return with_zeros(engine, rows, weight, time, shard)
     assert not isinstance(rows, list)  # cells are for events whose missing values are 0
-    rows = with_width(rows, max(rows.shape[1], engine.n_features))
     if rows.shape[1] == engine.n_features and (complete or fitting(rows, engine.n_features).all()):
         return iter((CompleteRows(rows, weight, time, shard),))
+    rows = with_width(rows, max(rows.shape[1], engine.n_features))
     return filled_in(engine, rows, weight, time, shard)
 
 

@@ -284,3 +284,17 @@ def test_a_shard_of_a_saved_clusterer_is_what_it_would_release(half_life):
     released = decode(encode(model.shards.release(("t", 1))))
     assert found.values | {"library": None} == released.values | {"library": None}
     assert encode(found._replace(values={})) == encode(released._replace(values={}))
+
+
+def test_complete_events_that_were_checked_before_a_feature_appeared_have_it_filled_in():
+    model, apart = StreamClusterer(), StreamClusterer()
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    for each in (model, apart):
+        each.learn_many([{"a": a, "b": b} for a, b in rows[:30].tolist()])
+    checked = model.check([{"a": a, "b": b} for a, b in rows[30:].tolist()])
+    for each in (model, apart):
+        each.learn_one({"a": 0.0, "b": 0.0, "c": 5.0})
+    model.learn(checked)
+    apart.learn_many([{"a": a, "b": b} for a, b in rows[30:].tolist()])
+    assert np.isfinite(model.tree.total.mean).all()
+    assert encode(model.to_state()) == encode(apart.to_state())
