@@ -96,7 +96,7 @@ def check_ring(name: str, ring: EventRing, width: int) -> None:
 
 
 def check_model(model: Model, n_features: int) -> None:
-    """A published model of events that have at most so many coordinates."""
+    """Check a published model of events that have at most `n_features` coordinates."""
     whole("version of the model", model.version)
     whole("n_seen of the model", model.n_seen)
     clusters = check_result("model", model.result, n_features)
@@ -130,7 +130,7 @@ def check_owner(name: str, owner: tuple[int, ...], n_components: int, n_clusters
 
 
 def check_result(name: str, result: Result, n_features: int) -> Moments:
-    """What a refit found; its clusters."""
+    """Check the result of a refit; its clusters."""
     clusters = result.clusters
     check_moments(f"clusters of the {name}", clusters, n_features)
     must(len(clusters) > 0, f"the {name} has no clusters")
@@ -140,7 +140,7 @@ def check_result(name: str, result: Result, n_features: int) -> Moments:
 
 
 def check_moments(name: str, rows: Moments, n_features: int) -> None:
-    """Rows of at most so many features, of positive weight."""
+    """Check rows of at most `n_features` features, of positive weight."""
     must(1 <= rows.n_features <= n_features, f"{name} have {rows.n_features} features, events {n_features}")
     check_array(f"weight of {name}", rows.weight, rows.weight.shape)
     check_array(f"mean of {name}", rows.mean, rows.mean.shape)
@@ -202,7 +202,7 @@ def check_block(block: Block) -> None:
 
 
 def check_refusals(n_refused: object, last_refusal: object) -> None:
-    """How many events were refused, and why the last was."""
+    """Check the number of refused events, and the reason of the last refusal."""
     whole("n_refused", n_refused)
     must(isinstance(last_refusal, str), f"last_refusal must be text, got {str(last_refusal)[:80]}")
 

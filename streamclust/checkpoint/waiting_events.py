@@ -1,4 +1,4 @@
-"""The events at the door, waiting for a sketch or kept to watch over it, as arrays and JSON, and back."""
+"""Wide events that wait for a sketch or are kept to judge it: their state, and back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streamclust.state import Arrays, State, under
 
 
 def pack_door(door: Projection, arrays: Arrays, waiting: bool = True) -> dict[str, Any]:
-    """What waits at a door, and how far it has come: its arrays go into `arrays`, the rest comes back.
+    """Pack the events that wait and the counts: arrays go into `arrays`, the rest is returned.
 
     Not `waiting`: without the events that wait.
     """
@@ -35,7 +35,7 @@ def pack_door(door: Projection, arrays: Arrays, waiting: bool = True) -> dict[st
 
 
 def unpack_door(door: Projection, state: State) -> None:
-    """Let a door go on from what `pack_door` packed."""
+    """Restore what `pack_door` packed."""
     values = state.values.get("door")
     if values is None:  # an older checkpoint: nothing was reduced
         door.stage = "plain" if door.engine.n_seen else "new"
@@ -63,7 +63,7 @@ def pack_waiting(waiting: Sequence[Block], prefix: str, arrays: Arrays) -> list[
 
 
 def unpack_waiting(shards: Sequence[Hashable], arrays: Arrays) -> list[Block]:
-    """What `pack_waiting` packed; JSON has turned tuples into lists."""
+    """Restore what `pack_waiting` packed; JSON has turned tuples into lists."""
     found = []
     for i, shard in enumerate(shards):
         parts = under(arrays, f"waiting{i}.")
@@ -90,7 +90,7 @@ def pack_rows(rows: Rows, prefix: str, arrays: Arrays) -> None:
 
 
 def unpack_rows(arrays: Arrays) -> Rows:
-    """What `pack_rows` packed."""
+    """Restore rows that `pack_rows` packed."""
     if "rows" in arrays:
         return arrays["rows"]
     parts = arrays["data"], arrays["indices"], arrays["indptr"]

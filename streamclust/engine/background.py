@@ -67,7 +67,7 @@ class Refit:
                 RUNNING.discard(self)
 
     def result(self) -> Found:
-        """What was found; waits for it. Raises what the search raised."""
+        """Result of the refit; waits for it. Raises the exception that the search raised."""
         self.wait()
         if self._found is None and self._error is None:  # forked: the thread stayed behind in the parent
             self._run()
@@ -77,14 +77,14 @@ class Refit:
         return self._found
 
     def outcome(self) -> Found | str:
-        """What was found or, if the search failed, the reason; waits for it."""
+        """Result of the refit or, if it failed, the reason; waits for it."""
         try:
             return self.result()
         except Exception as error:
             return reason_of(error)
 
     def to_state(self) -> State:
-        """State of the refit with what it has found, or why it failed; waits for it."""
+        """State of the refit with its result, or why it failed; waits for it."""
         found = self.outcome()
         if isinstance(found, str):
             return State({}, {"due": self.due, "failed": found})

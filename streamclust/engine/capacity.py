@@ -1,4 +1,4 @@
-"""How large a summary may be: its leaves follow the number of clusters, within a bound of memory."""
+"""Capacity of summaries: leaves follow the number of clusters, within a bound of memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from streamclust.engine.tuning import TUNING
 
 
 def leaves_for(n_clusters: int, leaf_bytes: int) -> int:
-    """How many leaves a summary of so many clusters may have, in steps of first_leaves so that it changes rarely.
+    """Number of leaves of a summary of `n_clusters` clusters, in steps of `first_leaves` so that it changes rarely.
 
     >>> [leaves_for(k, leaf_bytes=2_000) for k in (1, 64, 65, 200, 10_000)]
     [512, 512, 1024, 2048, 4096]

@@ -34,7 +34,7 @@ class ClusterView(NamedTuple):
 def cluster_view(
     engine: Engine, names: tuple[Hashable, ...], expanded: Callable[[Moments], Moments]
 ) -> ClusterView:
-    """The clusters on show, and the leaves that hold events at present; `expanded` gives moments in the features."""
+    """The active clusters, and the leaves that hold events at present; `expanded` gives moments in the features."""
     model, clusters = engine.model, engine.queries.clusters()
     if model is None:
         nothing = np.zeros(0, dtype=np.int64)

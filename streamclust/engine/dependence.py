@@ -46,7 +46,7 @@ class BlockCurve:
 
     @classmethod
     def of(cls, seen: Seen, n_cells: int) -> Self:
-        """From events in their order, as a model of so many components sees them."""
+        """From events in their order, as a model of `n_cells` components sees them."""
         bend, n_bends, within, n_own = block_bends(*seen, n_cells, TUNING.window_events.bit_length())
         return cls(bend / np.maximum(n_bends, 1.0), n_bends, within, n_own, seen.whitened.shape[1])
 

@@ -27,7 +27,7 @@ class Rung(NamedTuple):
     """A window that differs from the one before it."""
 
     span: int
-    """How many events ago it began."""
+    """Number of events since it began."""
     rows: Floats
     weight: Floats
 
@@ -52,7 +52,7 @@ def p_value(new: Floats, old: Floats) -> float:
 
 
 def p_values(statistics: Floats, d: int) -> Floats:
-    """The same of rows of `mean_statistics`, of D features."""
+    """p-values of rows of `mean_statistics`, of D features."""
     every, largest, cells = statistics.T
     df = d * np.maximum(cells, 1.0)
     p = 2.0 * np.minimum(chdtrc(df, every), cells * chdtrc(d, largest))
@@ -149,7 +149,7 @@ class Wandering:
         return float(min(1.0, 2.0 * min(every, cells * fdtrc(d, free, statistic / d).min())))
 
     def _curves(self, newest: float) -> list[tuple[BlockCurve, float]]:
-        """How block means varied before the newest events, and the events that each of those compared stands for."""
+        """Curves of block means before the newest events, and the events that each event compared stands for."""
         watched, latest = self._shards.recent.watched()[2], self._shards.recent.latest_numbers()
         end = int(latest[-1]) + 1 - newest
         far, near = ((number >= self._begin) & (number < end) for number in (watched, latest))

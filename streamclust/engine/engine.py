@@ -302,7 +302,7 @@ class Engine:
 
     @property
     def counters(self) -> Counters:
-        """How far the stream has come, and what is due next."""
+        """Counts of events and refits, and event counts of what is due next."""
         return self.stream.counters
 
     @property

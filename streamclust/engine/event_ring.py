@@ -119,7 +119,7 @@ class EventRing:
         return self.last(self.rows, n)
 
     def weights(self, n: int = TUNING.window_events) -> Floats:
-        """What each event that `latest` gives weighed when it came."""
+        """Weight of each event that `latest` gives when it came."""
         return self.last(self.weight, n)
 
     def latest_missing(self, n: int = TUNING.window_events) -> Bools:

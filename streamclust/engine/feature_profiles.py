@@ -32,7 +32,7 @@ class FeatureProfile:
 
     @property
     def shift(self) -> float:
-        """How far the cluster's mean lies from that of all events, in standard deviations of all events."""
+        """Distance of the cluster's mean from that of all events, in standard deviations of all events."""
         gap = self.mean - self.overall_mean
         return gap / self.overall_std if self.overall_std > 0 else 0.0
 
@@ -81,7 +81,7 @@ class Profiles:
 
 
 def profiles(engine: Engine, names: tuple[Hashable, ...], sketch: Sketch | None = None) -> Profiles:
-    """The profiles of the clusters on show as of now, measured on the summary's sample of events."""
+    """The profiles of the active clusters as of now, measured on the summary's sample of events."""
     clusters = engine.queries.clusters()
     d, family = clusters.n_features, engine.settings.family
     if engine.model is None:

@@ -35,7 +35,7 @@ OLDER_COUNTS = {"n_failed_refits": 0}
 
 
 class FeatureSettings(NamedTuple):
-    """What a FeatureStream is told."""
+    """Parameters of a FeatureStream."""
 
     penalty: float | None
     half_life: float | None
@@ -56,9 +56,9 @@ class PublishedFeatures(NamedTuple):
     A: Floats
     """Mean of each feature (features, columns)."""
     weights: Floats
-    """How many events (decayed, if forgetting) have each feature."""
+    """Number of events (decayed, if forgetting) that have each feature."""
     total: float
-    """How many events there were (decayed, if forgetting)."""
+    """Number of events (decayed, if forgetting)."""
 
     def allocate(self, rows: Floats) -> Bools:
         """The features of each row, by the columns it has a value in."""

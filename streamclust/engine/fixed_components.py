@@ -40,7 +40,7 @@ NO_FIXED = FixedComponents(NOWHERE, np.zeros(0), np.zeros(0, dtype=bool))
 
 
 def fixed_components(model: Model, rare: Ints, tree: SummaryTree, each: float) -> FixedComponents:
-    """Rare components of clusters on show, and those of retired clusters that a tree of all events still knows.
+    """Rare components of active clusters, and those of retired clusters that a tree of all events still knows.
 
     A rare component keeps its share. A retired one has the weight that the tree has of it; it is forgotten if that is
     less than the weight of a birth, of events that weigh `each`.

@@ -39,7 +39,7 @@ def imputed(
     """Rows of the model's features, with their missing values drawn from the model.
 
     number     of each event in the stream
-    log_share  of each component on show; None: by their weights
+    log_share  of each active component; None: by their weights
     """
     filled = np.array(rows, dtype=float)
     share = model.log_share if log_share is None else log_share
@@ -50,7 +50,7 @@ def imputed(
 
 
 def supported(model: Model, events: Gaps) -> Bools:
-    """Which components on show the known values of events support: all, but the one that they support least, if any.
+    """Which active components the known values of events support: all, but the one that they support least, if any.
 
     Without a supported component the known values are less likely by more than its parameters cost (BIC). Values that
     were filled in confirm the component that they were drawn from: they must not count.
@@ -76,7 +76,7 @@ def n_parameters(model: Model) -> int:
 
 
 def fitted_shares(model: Model, events: Gaps) -> Floats:
-    """Log shares of the components on show under which the known values of events are likeliest.
+    """Log shares of the active components under which the known values of events are likeliest.
 
     A component's weight counts values that were filled in, drawn from it, too: so a component that only such values
     support would never vanish.

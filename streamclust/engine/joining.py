@@ -39,7 +39,7 @@ def joined_components(
 
 
 def component_joins(model: Model, points: Floats, weight: Floats) -> ComponentJoins | None:
-    """How the components on show merge into their clusters; None where each is a cluster."""
+    """Merge tree of the active components within their clusters; None if each is a cluster."""
     if len(model.names) == len(model.rows):
         return None
     from streamclust.hierarchy.snapshot import ComponentJoins  # slow to import, and not needed to start

@@ -85,7 +85,7 @@ class WithStrays:
 
     @property
     def worth(self) -> float:
-        """How many events the tree's weights were estimated from."""
+        """Number of events that the tree's weights were estimated from."""
         return self._tree.worth
 
     @property
@@ -108,5 +108,5 @@ class WithStrays:
 
 
 def kish(weight: Floats) -> float:
-    """How many equal events weigh as reliably as these."""
+    """Number of equal weights with the same relative variance of their sum (Kish)."""
     return float(weight.sum() ** 2 / (weight**2).sum())

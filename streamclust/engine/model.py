@@ -268,7 +268,7 @@ class Model:
         return z, self.sketch.surprise(residual)
 
     def assign(self, points: Floats) -> Assignment:
-        """What `predict`, `probability` (of the cluster predicted) and `novelty` say, for little more than one."""
+        """Results of `predict`, `probability` (of the cluster predicted) and `novelty`, for little more than one."""
         points, more = self._measured(points)
         component = self._cheapest(points)
         k = self.place[component]
@@ -309,7 +309,7 @@ class Model:
 
     @property
     def whitened_features(self) -> int:
-        """How many columns `see` gives deviations in: none for families of counts."""
+        """Number of columns of deviations that `see` gives: 0 for families of counts."""
         return self.n_coordinates if isinstance(self.form, Quadratic) else 0
 
     def _own(self, points: Floats) -> Floats:
@@ -342,7 +342,7 @@ class Model:
         return joint
 
     def _log_joint_of(self, points: Floats, known: Bools) -> Floats:
-        """The same for points of which only the `known` features are given."""
+        """log p(x, component) of points with only the `known` features."""
         if known.all():
             return np.asarray(self._widened.log_joint(points))
         if not known.any():

@@ -30,7 +30,7 @@ def with_rare(settings: EngineSettings, start: Moments, strays: Floats, number: 
 def keeping_rare(
     settings: EngineSettings, found: Result, start: Moments, strays: Floats, weight: Floats
 ) -> Result:
-    """What a refit found, with the rare clusters it started from if these describe the strays better.
+    """The result of a refit, with the rare clusters it started from if these describe the strays better.
 
     In a refit a rare cluster counts for a few events, fewer than the prior on covariances does, and that prior is
     learnt from the large clusters: several rare ones may pay as one wide cluster only. Here each stray counts as one

@@ -140,7 +140,7 @@ class RecentEvents:
         return np.concatenate(rows)
 
     def watched_weights(self, n: int = TUNING.window_events) -> Floats:
-        """What each of them weighs now; if forgetting goes by time, what it weighed when it came."""
+        """Present weight of each event of `watched_rows`; its first weight if forgetting goes by time."""
         half_life = self._shards.settings.half_life
         return np.concatenate([part.watched_weights(n, half_life) for part in self._shards.values()])
 

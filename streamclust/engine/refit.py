@@ -92,7 +92,7 @@ def keeping_supported(result: Result, events: Gaps) -> Result:
 
 
 def with_fixed(given: RefitInput, found: Result) -> tuple[Result, FixedComponents]:
-    """What was found and the fixed components, all together as heavy as the tree; and those fixed.
+    """The result with the fixed components, all together as heavy as the tree; and the fixed ones that are left.
 
     Left out are those whose mean is nearer to a component that was found: they would be clusters without events.
     """
@@ -280,7 +280,7 @@ def fit_other(
 
 
 def loss(result: Result) -> float:
-    """What is to be small, in nats of the events K was decided on: F falls for partitions and rises for mixtures."""
+    """Objective to minimise, in nats: the free energy of a partition, or minus that of a mixture."""
     return -result.free_energy if isinstance(result, Mixture) else result.free_energy
 
 

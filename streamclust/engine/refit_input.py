@@ -19,7 +19,7 @@ from streamclust.tree import SummaryTree
 
 @dataclass(frozen=True)
 class SearchMode:
-    """How a refit searches."""
+    """Search that a refit makes."""
 
     cold: bool
     """Whether it also searches from nothing."""
@@ -74,7 +74,7 @@ class RefitInput:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What a refit found, and the weight its clusters share with those before (old x new).
+    """Result of a refit, and the weight its clusters share with those before (old x new).
 
     `owner` is the cluster of each component; empty, if each is a cluster.
 
@@ -89,7 +89,7 @@ class Found:
     owner: tuple[int, ...] = ()
 
     def to_state(self) -> State:
-        """State of what was found."""
+        """State of the result."""
         result = result_state(self.result)
         tables = {name: getattr(self, name) for name in ("shared", "old_weight", "new_weight")}
         values = {"outside": self.outside, "owner": list(self.owner), "result": result.values}

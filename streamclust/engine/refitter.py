@@ -1,4 +1,4 @@
-"""Refitter: collects the input of refits, starts them, and publishes what they find."""
+"""Refitter: collects the input of refits, starts them, and publishes their results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from streamclust.tree import SummaryTree
 
 
 class Summary(NamedTuple):
-    """What a refit fits."""
+    """The tree that a refit reads, and the components it does not read."""
 
     tree: SummaryTree
     drifted: bool
@@ -144,7 +144,7 @@ class Refitter:
         return by_schedule or (summary.drifted and counters.ids_changed)
 
     def _events(self, summary: Summary) -> RefitEvents:
-        """Recent events by which the refit judges what it finds."""
+        """Recent events by which the refit judges its clusters."""
         stream, shards, rows = self.stream, self.stream.shards, summary.rows
         whole = rows is None
         present, weight, _ = self.present.rows()
@@ -238,7 +238,7 @@ class Refitter:
     # ---------------------------------------------------------------- publishing
 
     def publish(self, refit: Refit) -> None:
-        """Publish what a refit found; clusters keep their ids, and lifecycle events are reported."""
+        """Publish the result of a refit; clusters keep their ids, and lifecycle events are reported."""
         stream, counters, shards = self.stream, self.stream.counters, self.stream.shards
         found = refit.result()
         stream.pending_refit, counters.failures_in_a_row = None, 0

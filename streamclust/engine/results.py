@@ -52,7 +52,7 @@ def reach(n_features: int) -> float:
 
 
 def cost_form(result: Result) -> CostForm:
-    """What it costs a point to belong to each cluster."""
+    """Cost of a point in each cluster."""
     if isinstance(result, Partition):
         mixing = result.mixture.mixing(result.clusters.weight) if result.n_clusters > 1 else np.zeros(1)
         return result.family.cost_form(result.posterior, mixing)
@@ -112,7 +112,7 @@ def joined(result: Result, more: Moments) -> Result:
 
 
 def having(result: Result, clusters: Moments) -> Result:
-    """The same clusters with other moments; leaves are not labelled."""
+    """The clusters with other moments; leaves are not labelled."""
     if isinstance(result, Partition):
         return replace(result, clusters=clusters, labels=NOWHERE)
     total = float(clusters.weight.sum())

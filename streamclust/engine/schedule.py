@@ -1,4 +1,4 @@
-"""When things happen, by event count: never by clocks or calls."""
+"""Schedule of looks, refits and publications, by event counts: never by clocks or calls."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ def next_refit(
 
 
 def lag(n: int, following: int) -> int:
-    """How many events after n a refit takes effect, given the count of the one that follows: half the gap, or n/2."""
+    """Events until a refit that starts at n is published: half of those until the following refit, or n/2."""
     return 0 if n < TUNING.settled_events else min(following - n, n) // 2
 
 
 def lag_of_change(n: int, span: int) -> int:
-    """How many events after n a refit takes effect that begins because the stream has changed, `span` events ago."""
+    """Events until a refit is published that starts at n because the stream has changed, `span` events ago."""
     return (
         0
         if n < TUNING.settled_events
@@ -77,7 +77,7 @@ def lag_of_change(n: int, span: int) -> int:
 
 
 def next_gap(n: int, gap: int, span: int | None) -> int:
-    """How many events after n the next look comes, `gap` after the last: soon after a change, seldom when quiet.
+    """Events from the look at n, `gap` after the last, to the next: few after a change, many when quiet.
 
     >>> next_gap(100_000, 256, span=None), next_gap(100_000, 2048, span=None), next_gap(100_000, 2048, span=4096)
     (512, 2048, 1024)
@@ -88,7 +88,7 @@ def next_gap(n: int, gap: int, span: int | None) -> int:
 
 
 def next_feature_search(n: int, gap: int) -> tuple[int, int] | None:
-    """Event count and gap of the next search for what new features tell apart, so many events after the last one.
+    """Event count and gap of the next search for clusters that new features tell apart, `gap` events after the last.
 
     None if it is left to the refits that come anyway: early, or once events with the features are a fair share.
 
@@ -100,12 +100,12 @@ def next_feature_search(n: int, gap: int) -> tuple[int, int] | None:
 
 
 def thorough(n: int, gap: int) -> bool:
-    """Whether the look at n, so many events after the last, goes over all watched events: one in eight does."""
+    """Whether the look at n, `gap` events after the last, reads all watched events: one in eight does."""
     return n % (8 * TUNING.look_events) < gap
 
 
 def wait_after_change(span: int, fits: bool) -> int:
-    """How many events after a change, seen in so many, a refit begins: later if clusters that have moved still fit."""
+    """Events from a change, seen in `span` events, to its refit: more if clusters that have moved still fit."""
     return 4 * span if span > TUNING.look_events and fits else span
 
 

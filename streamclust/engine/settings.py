@@ -38,7 +38,7 @@ OLDER_SETTINGS: dict[str, Any] = {"shape": "ellipse"}
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """What an engine is told (see `streamclust.parameters`); the same settings and events give the same bits.
+    """Parameters of an engine (see `streamclust.parameters`); equal settings and events give equal bits.
 
     `family` may also be a Family; such an engine cannot be saved.
     """
@@ -125,7 +125,7 @@ def positive(name: str, value: object) -> None:
 
 
 def or_none(check: Check, meaning: str) -> Check:
-    """What the check allows, or None, which has a meaning of its own."""
+    """A check that also allows None, which has a meaning of its own."""
 
     def checked(name: str, value: object) -> None:
         if value is None:
@@ -165,7 +165,7 @@ def a_sequence(name: str, value: object) -> None:
 CHECKS: dict[Any, Check] = {float: positive, bool: yes_or_no, Sequence: a_sequence, Callable: a_function}
 """Checks by type."""
 ALLOWED: dict[str, Check] = {name: check_of(name, parameter) for name, parameter in PARAMETERS.items()}
-"""What each parameter may be, wherever it is given."""
+"""Check of each parameter."""
 
 
 def check_parameters(given: Mapping[str, Any]) -> None:

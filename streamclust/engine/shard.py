@@ -22,7 +22,7 @@ from streamclust.state import State, prefixed, under
 from streamclust.tree import SummaryTree
 
 MAX_HALF_LIVES = 64.0
-"""Watched events weigh nothing after so many half-lives: beside the latest, less than a rounding error."""
+"""Half-lives after which watched events weigh 0: less than a rounding error of the latest."""
 
 
 @dataclass
@@ -59,7 +59,7 @@ class Shard:
         return cls(tree, watch, state.values["n_seen"], state.values.get("learnt_here", False))
 
     def watched_weights(self, n: int, half_life: float | None) -> Floats:
-        """What the latest n watched events weigh now, where the tree forgets by event count."""
+        """Present weights of the latest n watched events, if the tree forgets by event count."""
         weight = self.watch.weights(n)
         if half_life is None or self.tree.timed or not len(weight):
             return weight
@@ -120,7 +120,7 @@ class Shard:
             self.tree = self.tree.relearnt(self.watch.latest(), self.watch.weights())
 
     def merge(self, other: Shard, n: int, n_other: int) -> None:
-        """Learn all that another shard has learnt, as if their streams, of n and `n_other` events, had run together."""
+        """Learn everything another shard has learnt, as if the streams, of n and `n_other` events, ran together."""
         self.tree.merge(other.tree)
         self.learnt_here = False
         self.n_seen += other.n_seen
@@ -137,7 +137,7 @@ class Shard:
         return cls(tree, watch, tree.n_events, learnt_here=False)
 
     def widened(self, more: int) -> Shard:
-        """The shard with so many columns of zeros more: a copy, if any."""
+        """The shard with `more` columns of zeros: a copy, if any."""
         if not more:
             return self
         twin = Shard(self.tree.copy(), copy(self.watch), self.n_seen, self.learnt_here)

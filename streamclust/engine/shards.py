@@ -83,7 +83,7 @@ class Shards(dict[Hashable, Shard]):
     # ---------------------------------------------------------------- changing
 
     def make_room(self, n_clusters: int = 1) -> None:
-        """Let every tree have as many leaves as so many clusters need, or as the one that may have most.
+        """Let every tree have the leaves that `n_clusters` clusters need, or as many as the largest.
 
         Not where `max_leaves` is given. Trees never give room back: clusters that were here may be again.
         """
@@ -140,7 +140,7 @@ class Shards(dict[Hashable, Shard]):
         self.capacity = self.n_features
 
     def widen_by_zeros(self, n_features: int) -> None:
-        """Have that many features; those that are new are 0 for all events so far.
+        """Widen to `n_features` features; new ones are 0 for all events so far.
 
         Widening copies everything. So a stream that has brought features once gets spare columns for more of them, a
         quarter of those there are: a vocabulary that grows word by word is widened a few times in all, at events that
@@ -176,7 +176,7 @@ class Shards(dict[Hashable, Shard]):
         return np.pad(rows, ((0, 0), (0, spare))) if spare else rows
 
     def make_alike(self, part: Shard, n_features: int, zeros: bool, means: Callable[[], Floats]) -> None:
-        """Give a shard from elsewhere, of so many features, and those here the same columns.
+        """Give a shard from elsewhere, of `n_features` features, and those here the same columns.
 
         What is new to either side is 0 or, without `zeros`, the mean of the other side: `means`, of those here.
         """
@@ -197,7 +197,7 @@ class Shards(dict[Hashable, Shard]):
         self.n_features = max(self.n_features, n_features)
 
     def merge_tree(self, key: Hashable, tree: SummaryTree, n: int) -> None:
-        """Learn all that a tree has learnt into one shard; n events have been learnt before, in all shards."""
+        """Learn everything that a tree has learnt into one shard; n events have been learnt before, in all shards."""
         if not is_discrete(self.settings.family):
             latest = min(tree.n_events, TUNING.look_events)
             at = np.arange(tree.n_events - latest, tree.n_events)
@@ -212,7 +212,7 @@ class Shards(dict[Hashable, Shard]):
             self[key].watch.spread(n, n + n_other)
 
     def merge(self, other: Shards, n: int, n_other: int) -> None:
-        """Learn all that another stream's shards have learnt, each into the one of the same key.
+        """Learn everything that another stream's shards have learnt, each into the one of the same key.
 
         They have learnt `n_other` events, those here n; both streams count as having run side by side.
         """

@@ -51,7 +51,7 @@ class EngineTuning:
     """Factor of events from one early refit to the next, and of evidence from one search from nothing to the next.
     Larger costs less time and keeps wrong clusters for longer. Not distinguished."""
     quiet_growth: int = 4
-    """The same factor if the last refit changed no id, and the factor between searches after a new feature. If the
+    """`early_growth` if the last refit changed no id, and the factor between searches after a new feature. If the
     summary's sample is full, searches from nothing wait for `early_growth` times this factor. Not distinguished."""
     refit_growth: float = 0.5
     """Share by which evidence, or the number of strays, must have grown since the last refit, or the last search of

@@ -42,7 +42,7 @@ def chosen_of(first: int, n: int, window: int = TUNING.window_events) -> Ints:
 
 
 class Labels(NamedTuple):
-    """The events of a ring as a model sees them, in their places: so many, of all that there have been."""
+    """The events of a ring as a model sees them, in their places, up to event number `labelled`."""
 
     model: Model
     seen: Seen
@@ -50,7 +50,7 @@ class Labels(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Sums over blocks of the events of a ring as a model sees them, after so many of all that there have been."""
+    """Sums over blocks of the events of a ring as a model sees them, up to event number `summed`."""
 
     model: Model
     blocks: Floats
@@ -90,7 +90,7 @@ class WatchedEvents(EventRing):
 
     @staticmethod
     def due(n: int) -> int:
-        """How many of a stream's first n events are watched."""
+        """Number of a stream's first n events that are watched."""
         return min(n, TUNING.window_events + max(n - TUNING.window_events, 0) // TUNING.block_events)
 
     def seen_by(self, model: Model, n: int = TUNING.window_events) -> Seen:
@@ -112,7 +112,7 @@ class WatchedEvents(EventRing):
         return Seen(self.last(kept.seen.cell, n), self.last(kept.seen.whitened, n))
 
     def sums_by(self, model: Model, size: int) -> Floats:
-        """`block_sums` of all whole blocks of so many events, as a model sees them; of old ones those kept."""
+        """`block_sums` of all whole blocks of `size` events, as a model sees them; those of old blocks are cached."""
         kept, blocks = self._sums, len(self) // size
         if kept is None or kept.model is not model or (self.count - kept.summed) % size:
             kept = Sums(model, np.empty((0, len(model.rows) + 1, 2 + 2 * model.whitened_features)), 0)
@@ -133,7 +133,7 @@ class WatchedEvents(EventRing):
         )
 
     def stands_for(self) -> Floats:
-        """How many events of its shard each that `latest()` gives stands for: itself, or all of its block."""
+        """Number of events of its shard that each of `latest()` stands for: itself, or all of its block."""
         index = self.count - len(self) + np.arange(len(self))
         return np.where(index < TUNING.window_events, 1.0, float(TUNING.block_events))
 
