@@ -134,8 +134,10 @@ def test_it_tells_what_the_api_tells(visit, told):  # noqa: F811
     url, _ = told
     cluster = httpx.get(f"{url}/v1/clusters").json()["clusters"][0]["id"]
     detail = httpx.get(f"{url}/v1/clusters/{cluster}").json()
+    assert re.match(r"feature [01] (high|low) \(\d+\w\w percentile\)", detail["words"])
     page = visit(f"{url}/#cluster={cluster}")  # noqa: F811
     opened(page, cluster)
+    expect(page.locator("#detail-told")).to_contain_text(f"{detail['words'].capitalize()}. ")
     names = page.locator("#detail-features .name")
     expect(names).to_have_count(8)
     page.get_by_label("all 10 features").check()

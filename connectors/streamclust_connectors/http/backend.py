@@ -347,6 +347,7 @@ def cluster_json(cluster: Cluster, events: int, before: dict[int, float]) -> dic
         "id": cluster.id,
         "weight": cluster.weight,
         "share": cluster.share,
+        "words": cluster.words(),
         "mean": {str(name): value for name, value in cluster.mean.items()},
         "covariance": None if cluster.covariance is None else np.asarray(cluster.covariance).tolist(),
         "born": cluster.born,

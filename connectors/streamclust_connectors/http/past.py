@@ -37,6 +37,7 @@ class PastClusters:
                     "at": before.events,
                     "weight": cluster.weight,
                     "share": cluster.share,
+                    "words": cluster.words(),
                     "features": detail.features(before.profiles, cluster.id)[:MAX_PAST_FEATURES],
                     "recent": detail.recent(before, cluster.id),
                 }

@@ -88,6 +88,8 @@ class ClusterSummary(BaseModel):
     id: int
     weight: float
     share: float
+    words: str
+    """The features that set it apart from all events, in words."""
     mean: dict[str, float]
     covariance: list[list[float]] | list[float] | float | None
     """A matrix, its diagonal or a number, depending on the family."""
@@ -180,6 +182,7 @@ class LastSeen(BaseModel):
     """Number of events learnt when it was last seen."""
     weight: float
     share: float
+    words: str
     features: list[ClusterFeature]
     """Its most distinctive features, in order."""
     recent: list[RecentEvent]

@@ -37,6 +37,7 @@ function newRow(id) {
 function filled(row, c, largest, chosen) {
   const bar = element("span", { class: "bar" });
   bar.style.cssText = `width: ${(100 * c.share) / largest}%; background: ${colour(c.id)}`;
+  row.title = c.words;
   const first = row.firstElementChild;
   first.firstElementChild.replaceChildren(dot(c.id), String(c.id));
   if (chosen) first.firstElementChild.setAttribute("aria-current", "true");

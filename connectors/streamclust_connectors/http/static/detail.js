@@ -70,12 +70,15 @@ export function showDetail(found) {
 
 function gone({ lifecycle, last }) {
   const end = `No longer there: ${sentence(lifecycle.at(-1))} at event ${compact(lifecycle.at(-1).at)}.`;
-  return last ? `${end} When last seen, at event ${compact(last.at)}, it had ${percent(last.share)} of the stream.` : end;
+  return last ? `${end} When last seen, at event ${compact(last.at)}, it had ${percent(last.share)} of the stream: ${last.words}.` : end;
 }
 
-function told({ share, trend, weight, born, age }) {
+/** Words with a capital letter and a full stop. */
+const asSentence = (words) => `${words[0].toUpperCase()}${words.slice(1)}.`;
+
+function told({ words: apart, share, trend, weight, born, age }) {
   const { words, points } = trendOf(trend);
-  return `${percent(share)} of the stream, ${words}${points ? ` (${points} percentage points within a minute)` : ""}. ` +
+  return `${asSentence(apart)} ${percent(share)} of the stream, ${words}${points ? ` (${points} percentage points within a minute)` : ""}. ` +
     `Size ${compact(weight)} events, born at event ${compact(born)}, ${compact(age)} events ago.`;
 }
 
