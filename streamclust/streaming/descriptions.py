@@ -51,7 +51,8 @@ class FeatureMixture(NamedTuple):
     def percentile(self, feature: int, value: float) -> float:
         """Share of all events below a value of a feature, if clusters are normal."""
         spread = np.where(self.std[:, feature] > 0, self.std[:, feature], 1e-300)
-        return float(self.share @ ndtr((value - self.mean[:, feature]) / spread))
+        with np.errstate(over="ignore"):  # far beyond a cluster of almost no width
+            return float(self.share @ ndtr((value - self.mean[:, feature]) / spread))
 
     def words(self, cluster: int) -> str:
         """The features that set a cluster apart, the most telling first.
@@ -87,7 +88,7 @@ class FeatureMixture(NamedTuple):
 
     def _direction(self, cluster: int, feature: int, mean: float, variance: float) -> str:
         place = self.percentile(feature, self.mean[cluster, feature])
-        shift = (self.mean[cluster, feature] - mean) / math.sqrt(variance)
+        shift = (self.mean[cluster, feature] - mean) / math.sqrt(variance) if variance > 0 else 0.0
         level = "low" if shift <= -MIN_SHIFT else "high" if shift >= MIN_SHIFT else "middle"
         width = (
             ""
