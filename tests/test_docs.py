@@ -44,6 +44,8 @@ SCRIPTS = sorted(
 )
 WITHOUT_BLOCKS = {"docs/measured.md", "docs/limits.md"}
 """Pages of figures and sentences; reference pages have doctests."""
+DECISIONS = {f"docs/concepts/{name}.md" for name in ("changes", "events", "kernels", "service", "shapes")}
+"""Pages of decisions and their reasons."""
 GALLERY = {f"docs/gallery/{name}.md" for name in EXAMPLES}
 
 
@@ -122,7 +124,7 @@ def test_no_page_without_an_example():
         name for name, text in PAGES.items() if "\nWritten by `python" in text
     }  # by scripts that were run
     without = {name for name, text in PAGES.items() if not runs.search(text)}
-    assert without - written - GALLERY == WITHOUT_BLOCKS
+    assert without - written - GALLERY - DECISIONS == WITHOUT_BLOCKS
 
 
 def markdown_links():

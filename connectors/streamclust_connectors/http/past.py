@@ -47,5 +47,5 @@ class PastClusters:
             self._known.popitem(last=False)
 
     def get(self, cluster: int) -> dict[str, Any] | None:
-        """What a past cluster was; None if that is not known."""
+        """Description of a past cluster; None if it is not known."""
         return self._known.get(cluster)
