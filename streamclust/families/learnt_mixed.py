@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -9,7 +10,9 @@ import numpy as np
 
 from streamclust._kernels.types import Floats
 from streamclust.families.base import Summary
+from streamclust.families.discrete import AnyCounts, Multinomial
 from streamclust.families.gaussian import Gaussian
+from streamclust.families.gaussian_simple import AnyGaussian
 from streamclust.families.learnt import PriorLearner
 from streamclust.families.learnt_discrete import DirichletLearner, row
 from streamclust.families.mixed import Columns, Mixed, columns_of, shares_of
@@ -51,17 +54,15 @@ class MixedLearner:
 
     def carried(self, family: Mixed) -> Mixed:
         """A start from a prior that was learnt from earlier data."""
-        if self.numbers is None or family.numbers is None:
-            numbers = None
-        else:
-            numbers = self.numbers.carried(family.numbers)
+        known = family.numbers
+        numbers = None if self.numbers is None or known is None else self.numbers.carried(known)
         parts = zip(self.categories, family.categories, strict=True)
         return self._family(numbers, [learner.carried(part) for learner, part in parts])
 
     def improved(self, family: Mixed, clusters: Moments, rounds: int = 2) -> Mixed:
         """A prior of no higher F; the same object if none is found."""
         layout = self.kind.layout
-        numbers = family.numbers
+        numbers: AnyGaussian | None = family.numbers
         if self.numbers is not None and numbers is not None:
             numbers = self.numbers.improved(numbers, columns_of(clusters, layout.numbers), rounds)
         parts = zip(self.categories, family.categories, layout.groups, strict=True)
@@ -79,5 +80,6 @@ class MixedLearner:
         parts = zip(self.categories, family.categories, strict=True)
         return cost + sum(learner.cost(part) for learner, part in parts)
 
-    def _family(self, numbers: object, categories: list) -> Mixed:
-        return self.kind(numbers, tuple(categories))
+    def _family(self, numbers: AnyGaussian | None, categories: Sequence[AnyCounts]) -> Mixed:
+        assert numbers is None or isinstance(numbers, Gaussian)
+        return self.kind(numbers, tuple(part for part in categories if isinstance(part, Multinomial)))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -102,6 +102,9 @@ class Mixed:
         numbers = Gaussian.informed(Columns.of(data, layout.numbers), rule) if len(layout.numbers) else None
         return cls(numbers, tuple(Multinomial(0.5 / len(group)) for group in layout.groups))
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return of_columns, (self.layout.columns, self.numbers, self.categories)
+
     @classmethod
     def check(cls, points: Floats) -> None:
         """Finite numbers; of the columns of a categorical column at most one is 1, all others are 0."""
@@ -160,10 +163,10 @@ class Mixed:
         cost = moments.weight[:, None] * (moments.mean @ posterior.slope.T)
         if self.numbers is not None and posterior.numbers is not None:
             cost += self.numbers.labelling_cost(posterior.numbers, self._numbers(moments))
-        return cast(Floats, cost)
+        return cost
 
     def cost_form(self, posterior: MixedPosterior, mixing: float | Floats = 0.0) -> Quadratic:
-        """The labelling cost less its mixing term; a slope s of a column of 0 and 1 is (x - c)² - c², c = (1 - s) / 2."""
+        """The labelling cost less its mixing term; s x is (x - c)² - c², c = (1 - s) / 2, where x is 0 or 1."""
         k, d = posterior.slope.shape
         numbers = self.layout.numbers
         centre = (1.0 - posterior.slope) / 2
@@ -195,7 +198,7 @@ class Mixed:
         parts = [Multinomial.log_density(found, shares_of(moments, group)) for found, group in groups]
         if parameters.numbers is not None:
             parts.append(Gaussian.log_density(parameters.numbers, columns_of(moments, cls.layout.numbers)))
-        return cast(Floats, sum(parts[1:], parts[0]))
+        return sum(parts[1:], parts[0])
 
     def generator(self, moments: Moments) -> Floats:
         """Sum of the generators: Bregman information adds up over independent parts."""
@@ -217,6 +220,13 @@ def mixed(columns: tuple[int, ...]) -> type[Mixed]:
     return type("Mixed", (Mixed,), {"layout": Layout(columns)})
 
 
+def of_columns(
+    columns: tuple[int, ...], numbers: Gaussian | None, categories: tuple[Multinomial, ...]
+) -> Mixed:
+    """The family of these columns with its prior."""
+    return mixed(columns)(numbers, categories)
+
+
 @dataclass(frozen=True)
 class Columns:
     """Some columns of data, as a prior reads them."""
@@ -228,7 +238,7 @@ class Columns:
     @classmethod
     def of(cls, data: Summary | Floats, columns: Ints) -> Self:
         """From a tree, or from an array of points."""
-        total, points, weight = read_weighted(data, "none")
+        _, points, weight = read_weighted(data, "none")
         points = np.ascontiguousarray(points[:, columns])
         return cls(Moments.of_points(points, weight), points, weight)
 
