@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Self, cast
 
 import numpy as np
@@ -201,7 +201,7 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         check_assign(self.assign)
         points = self._read(X, reset)
         kind = family_named(self._kind)
-        if self.shape == "any" and (kind.scatter == "none" or self.encoding_ is not None):
+        if self.shape == "any" and (kind.scatter == "none" or kind.name == "mixed"):
             raise ValueError(
                 f'shape="any" joins Gaussian components, and {kind.name} ones are no Gaussians: use shape="ellipse"'
             )
@@ -232,12 +232,16 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         if columns is None or not columns:  # scikit-learn says what is wrong with it
             return None
         encoding = Encoding.of(columns, self.categorical)
-        return encoding if encoding.categories or encoding.left_out or asked else None
+        plain = not (encoding.categories or encoding.left_out or asked)
+        mappings = isinstance(X, Sequence) and isinstance(X[0], Mapping)
+        return None if plain and not mappings else encoding
 
     @property
     def _kind(self) -> FamilyLike:
         """The family of the rows: of tables with categories, that of their columns."""
-        return self.family if self.encoding_ is None else mixed(self.encoding_.columns)
+        if self.encoding_ is None or not self.encoding_.categories:
+            return self.family
+        return mixed(self.encoding_.columns)
 
     def _run(self, steps: Iterable[Step[Partition]]) -> Partition:
         partition = None
@@ -256,7 +260,7 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         """Whether components that are pieces of one shape are joined into one cluster."""
         if self.shape is not None:
             return self.shape == "any"
-        gaussian = self.encoding_ is None and family_named(self.family).scatter != "none"
+        gaussian = self._kind is self.family and family_named(self.family).scatter != "none"
         return gaussian and learns_prior(self.family, self.mixture, self.prior, self.search)
 
     def _publish(self, partition: Partition, labels: Ints, points: Floats, weight: Floats | None) -> None:

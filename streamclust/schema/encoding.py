@@ -172,7 +172,7 @@ def is_plain(values: Column) -> bool:
 def is_text(values: Column) -> bool:
     """Whether the first value that is not missing is no number."""
     if isinstance(values, np.ndarray) and is_numeric(values):
-        return values.dtype.kind == "b"
+        return bool(values.dtype.kind == "b")
     first = next((value for value in values if category_of(value) is not None), 0.0)
     return type(first) not in PLAIN or isinstance(first, (bool, np.bool_))
 
