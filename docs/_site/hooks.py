@@ -92,12 +92,16 @@ def pages_of(folder: str) -> list[str]:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that have no source of their own."""
     files.append(File.generated(config, "changelog.md", content=(ROOT / "CHANGELOG.md").read_text()))
+    for path in sorted((ROOT / "examples" / "notebooks").glob("*.ipynb")):
+        files.append(File.generated(config, f"notebooks/{path.name}", content=path.read_text()))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Run the page's blocks, and put drawings into it."""
-    markdown = DRAWING.sub(inlined, RESULTS.sub("", markdown))
+    markdown = DRAWING.sub(inlined, RESULTS.sub("", markdown)).replace(
+        "(../examples/notebooks/", "(notebooks/"
+    )
     source = page.file.src_uri
     written = source.startswith("gallery/") and source != "gallery/index.md"
     if written or not BLOCK.search(markdown):
