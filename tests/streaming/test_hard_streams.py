@@ -102,7 +102,7 @@ def test_uninformative_clusters_that_are_singular_have_finite_densities(trouble,
     found = model.assign_many(x[:500])
     assert np.isfinite(found.novelty).all()
     assert np.isfinite(found.probability).all()
-    far = x[:1] + [[1e3, -1e3]]
+    far = x[:1] + np.array([[1e3, -1e3]])
     assert model.assign_many(far).novelty > found.novelty.max() + 5
 
 
