@@ -37,7 +37,7 @@ def test_a_stream_is_drawn_from_its_seed():
     [
         ("interrupts", "restarts", "shards", "weights"),
         ("drift", "features", "merges", "repeats", "stuck", "vanishing"),
-        ("restarts", "weights", "wide"),
+        ("weights", "wide"),
     ],
 )
 def test_streams_in_trouble_are_whole_and_the_same_bits_as_undisturbed(troubles):
