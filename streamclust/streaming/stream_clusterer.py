@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import fields
 from typing import Any, Self
 
@@ -403,9 +404,20 @@ class StreamClusterer(FixedParameters, Predicting, Reporting, Sharing, base.Clus
 
         Wide events must have come through the same sketch: see `use_sketch`.
         """
-        first, second = sorted((self, other), key=id)  # one order, or two threads might wait for each other
-        with first._turn, first._lock, second._turn, second._lock:
-            self._exchange.merge(other._intake)
+        theirs = (
+            other._copied_intake()
+        )  # whoever held both locks might wait for one who has one and wants the other
+        with self._turn, self._lock:
+            self._exchange.merge(theirs)
+
+    def _copied_intake(self) -> Intake:
+        """A copy of everything learnt, which tells nobody of its lifecycle events."""
+        with self._turn, self._lock:
+            self._intake.flush()
+            on_event = self._intake.engine.lineage.on_event
+            twin = deepcopy(self._intake, {id(on_event): on_event})
+        twin.engine.lineage.on_event = None
+        return twin
 
     # ---------------------------------------------------------------- saving
 
