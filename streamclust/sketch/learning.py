@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
+from importlib import import_module
 from threading import Lock
 from typing import ParamSpec, TypeVar
 
@@ -30,6 +31,7 @@ def with_one_thread(learn: Callable[Parameters, Result]) -> Callable[Parameters,
 
     @wraps(learn)
     def limited(*args: Parameters.args, **options: Parameters.kwargs) -> Result:
+        import_module("scipy.linalg")  # it has a BLAS of its own, and the limit holds for those that are there
         with BLAS, threadpool_limits(1, user_api="blas"):
             return learn(*args, **options)
 
