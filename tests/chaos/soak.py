@@ -9,6 +9,7 @@ undisturbed: the states must be bit for bit the same. A stream that fails is nam
 import argparse
 import faulthandler
 import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -36,6 +37,8 @@ MAX_GROWTH_BYTES = 100 << 20
 """Growth of resident memory allowed afterwards: kernels that are loaded late, and arenas of the allocator."""
 MAX_WAITING_EVENTS = 1023
 """Wide events that wait for a sketch, at most."""
+MIN_PROGRESS_SECONDS, STILL_SECONDS = 0.1, 180.0
+"""A stream that has had less of the processor in so many seconds waits for what never comes."""
 MAX_SINGLE_EVENTS = 200
 """Events of a block that are learnt one by one, at most."""
 
@@ -262,32 +265,60 @@ def soak(plan):
 # -------------------------------------------------------------------- processes
 
 
-def soak_here(plan, patience):
-    """Learn a stream in this process, and print what was seen as JSON; one that hangs shows its threads, and ends."""
-    faulthandler.dump_traceback_later(patience, exit=True)
+def soak_here(plan):
+    """Learn a stream in this process, and print what was seen as JSON; a signal makes it show its threads, and end."""
+    faulthandler.enable()
     print(json.dumps(soak(plan)))
-    faulthandler.cancel_dump_traceback_later()
+
+
+def wait_for(process, patience):
+    """Wait for a process; False if it has had the processor for longer than `patience`, or stands still.
+
+    How long a stream takes beside others on a busy machine says nothing.
+    """
+    spent, moved = 0.0, time.monotonic()
+    while process.poll() is None:
+        time.sleep(min(0.5, patience))
+        if (now := cpu_seconds(process)) > spent + MIN_PROGRESS_SECONDS:
+            spent, moved = now, time.monotonic()
+        if spent > patience or time.monotonic() - moved > STILL_SECONDS:
+            return False
+    return True
+
+
+def cpu_seconds(process):
+    """Time of the processor that a process has had; 0 if it has ended."""
+    try:
+        return sum(psutil.Process(process.pid).cpu_times()[:2])
+    except psutil.NoSuchProcess:
+        return 0.0
 
 
 def soak_apart(plan, patience, tell):
     """Learn a stream in a process of its own; its failure, or None."""
     command = [sys.executable, __file__, "--only", str(plan.seed), "--events", str(plan.n_events), "--here"]
-    command += ["--patience", str(patience), *(f"--without={name}" for name in sorted(plan.without))]
+    command += [f"--without={name}" for name in sorted(plan.without)]
     began = time.monotonic()
-    try:
-        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=patience + 60)
-        failure = ran.stderr.strip() or f"ended with {ran.returncode}" if ran.returncode else None
-    except subprocess.TimeoutExpired:
-        failure = "Timeout (and it did not end by itself)!"
-    if failure is None:
-        seen = ", ".join(f"{value} {name}" for name, value in json.loads(ran.stdout.splitlines()[-1]).items())
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(command, stdout=out, stderr=errors)
+        hangs = not wait_for(process, patience)
+        if hangs:
+            process.send_signal(signal.SIGABRT)
+            process.wait()
+        for file in (out, errors):
+            file.seek(0)
+        seen, told = out.read(), errors.read().strip()
+    if hangs or process.returncode:
+        failure = told or f"ended with {process.returncode}"
+        seen = "FAILED: " + ("hangs" if hangs else failure.splitlines()[-1])
     else:
-        seen = "FAILED: " + ("hangs" if "Timeout (" in failure else failure.splitlines()[-1])
+        failure = None
+        seen = ", ".join(f"{value} {name}" for name, value in json.loads(seen.splitlines()[-1]).items())
     tell(f"seed {plan.seed} ({plan}): {seen} in {time.monotonic() - began:.0f} s")
     return failure
 
 
-def run(seeds, n_events, without=(), jobs=1, patience=900.0, tell=lambda _: None):
+def run(seeds, n_events, without=(), jobs=1, patience=600.0, tell=lambda _: None):
     """Learn a stream for each seed. Returns the failures by seed."""
     plans = [Plan(seed, n_events, frozenset(without)) for seed in seeds]
     with ThreadPoolExecutor(jobs) as pool:
@@ -309,12 +340,14 @@ def main():
         "--without", action="append", default=[], choices=SHARE_OF_STREAMS, help="leave out a trouble"
     )
     parser.add_argument("--jobs", type=int, default=1, help="streams at once")
-    parser.add_argument("--patience", type=float, default=900.0, help="seconds after which a stream hangs")
+    parser.add_argument(
+        "--patience", type=float, default=600.0, help="seconds of the processor after which a stream hangs"
+    )
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     seeds = args.only or range(args.seed, args.seed + args.streams)
     if args.here:
-        soak_here(Plan(seeds[0], args.events, frozenset(args.without)), args.patience)
+        soak_here(Plan(seeds[0], args.events, frozenset(args.without)))
         return
     failures = run(
         seeds, args.events, args.without, args.jobs, args.patience, lambda line: print(line, flush=True)

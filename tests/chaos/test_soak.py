@@ -91,3 +91,15 @@ def test_a_failing_stream_is_named_by_its_seed_and_ends_the_script_with_1():
     assert hangs.returncode == 1
     assert "FAILED: hangs" in hangs.stdout
     assert "failed: --only 8" in hangs.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "ends"), [("pass", True), ("while True: pass", False), ("input()", False)], ids=str
+)
+def test_a_process_hangs_that_computes_for_too_long_or_not_at_all(code, ends, monkeypatch):
+    monkeypatch.setattr(soak, "STILL_SECONDS", 3.0)
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as process:
+        try:
+            assert soak.wait_for(process, 0.5) == ends
+        finally:
+            process.kill()
