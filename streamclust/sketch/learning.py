@@ -31,7 +31,9 @@ def with_one_thread(learn: Callable[Parameters, Result]) -> Callable[Parameters,
 
     @wraps(learn)
     def limited(*args: Parameters.args, **options: Parameters.kwargs) -> Result:
-        import_module("scipy.linalg")  # it has a BLAS of its own, and the limit holds for those that are there
+        import_module(
+            "scipy.linalg"
+        )  # it has a BLAS of its own, and the limit holds for those that are there
         with BLAS, threadpool_limits(1, user_api="blas"):
             return learn(*args, **options)
 
