@@ -44,23 +44,23 @@ class Data:
     """Data of a search: standard coordinates, the tree to refine boxes from (or none), points to judge K on."""
 
     def __init__(
-        self, space: Space, tree: NodeSummary | None, points: Floats, weight: Floats, worth: float = np.inf
+        self, space: Space, tree: NodeSummary | None, points: Floats, weight: Floats, n_events: float = np.inf
     ) -> None:
         self.space = space
         self.tree = tree
         self.n = float(weight.sum())
+        self.n_events = min(self.n, n_events)
+        """Number of independent events that decide K: fewer than `n` where the weights stand for more."""
         some = spread_indices(len(points), MAX_BIC_POINTS) if len(points) > MAX_BIC_POINTS else slice(None)
         sampled = weight[some] / float(weight[some].sum())
-        self.worth = min(self.n, worth)
-        """Number of independent events that the data are worth."""
         self._sample = space.lift(points[some])
-        self._weight = sampled * min(self.worth, vouched_sizes(points) / float((sampled**2).sum()))
+        self._weight = sampled * min(self.n_events, vouched_sizes(points) / float((sampled**2).sum()))
         self.notes: list[str] = []
 
     @property
     def least(self) -> float:
-        """The weight that a component needs: of enough events for a covariance to mean something."""
-        return 2.0 * (self.space.n_features + 1) * self.n / self.worth
+        """The weight that a component needs: that of enough events for a covariance to mean something."""
+        return 2.0 * (self.space.n_features + 1) * (self.n / self.n_events)
 
     def bic(self, components: Components) -> float:
         """-2 log-likelihood, as the sample tells it of all points, plus log N for each free parameter."""
