@@ -79,6 +79,19 @@ def test_a_group_of_five_does_no_harm():
     assert len({model.predict_one({0: float(a), 1: float(b)}) for a, b in CENTRES}) == 5
 
 
+@pytest.mark.parametrize("apart", [0.0, 1.0])
+def test_a_group_of_twelve_is_one_more_cluster(apart):
+    x, label = events()
+    x[500::1000, 0] = 1e9 + apart * np.arange(12)
+    label[500::1000] = 5
+    model = StreamClusterer(background=False)
+    model.learn_many(x)
+    model.settle()
+    assert model.n_clusters == 6
+    found = np.asarray(model.predict_many(x))
+    assert sum(np.bincount(label[found == c]).max() for c in set(found)) > 0.99 * len(x)
+
+
 def test_units_do_not_matter():
     x, _ = events()
     x[[7, 5000], [0, 1]] = 1e9, -1e12
