@@ -81,12 +81,12 @@ class Ledger:
 
     def check(self, model, weights=True, may_wait=False):
         """Compare with a model. `may_wait`: some of the latest 1,024 events may not be in its trees yet."""
-        assert model.n_seen_by_shard == self.n, f"events by shard {model.n_seen_by_shard}, not {self.n}"
+        assert model.shards.n_seen == self.n, f"events by shard {model.shards.n_seen}, not {self.n}"
         assert model.n_seen == sum(self.n.values())
         trees = {}
         for shard, n in self.n.items():
             try:
-                trees[shard] = model.shard_tree(shard)
+                trees[shard] = model.shards.tree(shard)
             except KeyError:  # all of its events wait
                 assert may_wait, f"no tree for the {n} events of shard {shard}"
         n_learnt = sum(tree.n_events for tree in trees.values())
