@@ -326,7 +326,7 @@ class FlatGaussian(Gaussian):
         sound, d = self.sound(rows), rows.n_features
         weight = np.where(sound, rows.weight, np.maximum(rows.weight, d + 1.0))
         scatter = np.array(rows.scatter)
-        for k in np.flatnonzero(~sound):
+        for k in np.flatnonzero(~sound).tolist():
             scatter[k] = weight[k] * positive_covariance(rows[[k]], self.smoothing)
         return super().posterior(Moments(weight, rows.mean, scatter, rows.kind))
 

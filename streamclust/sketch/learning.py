@@ -23,7 +23,8 @@ from streamclust.sketch.tuning import TUNING
 MAX_DIRECTIONS = TUNING.max_directions
 BLAS = Lock()
 """Held while BLAS is limited to one thread: the limit is the whole process's, and whoever ends it ends it for all."""
-Parameters, Result = ParamSpec("Parameters"), TypeVar("Result")
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 
 def with_one_thread(learn: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
