@@ -132,6 +132,14 @@ def positions_from_state(positions: Mapping[str, Any]) -> dict[Partition, SavedP
 class Source(Protocol):
     """Where records come from."""
 
+    @property
+    def remote(self) -> bool:
+        """Whether `extent` asks another machine, which may not answer soon; it may then be called by any thread."""
+
+    @property
+    def connecting(self) -> bool:
+        """Whether `poll` returned nothing because there is no connection yet."""
+
     def poll(self, seconds: float) -> Sequence[Assigned | Revoked | Batch]:
         """Batches, assignments and revocations, in order; blocks for at most `seconds`. May raise Transient."""
 
@@ -152,6 +160,9 @@ class Source(Protocol):
 
     def lag(self) -> dict[Partition, int]:
         """Number of records of each partition not yet delivered, where known."""
+
+    def unread(self) -> dict[Partition, str]:
+        """Sought partitions that deliver nothing though they have records, and the reason."""
 
     @property
     def finished(self) -> bool:
@@ -279,6 +290,10 @@ class Group(Protocol):
     @property
     def version(self) -> int | None:
         """Version of the latest model."""
+
+    @property
+    def revision(self) -> int | None:
+        """Revision of the model that the learner follows: a model may change within its version."""
 
     @property
     def staleness(self) -> float | None:

@@ -149,7 +149,7 @@ class Served:
             options["api_version"] = (2, 3)
         self.source = source_type(client)(["in"], "g", mock.address, **options)
         # the mock knows no topic ids
-        self.source._describe = lambda topic: {"topic_id": None, "partitions": [0]}
+        self.source._inquiries.describe = lambda topic: {"topic_id": None, "partitions": [0]}
         policy = Policy(poll=0.2, checkpoint_every=0.5)
         self.service = Service(self.source, ListSink(), StreamClusterer(), policy=policy)
 

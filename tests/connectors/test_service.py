@@ -417,13 +417,24 @@ class Changed(MemorySource):
         return self.now or super().extent(partition)
 
 
+def test_partitions_that_were_added_are_no_loss(tmp_path):
+    """Old ones go on; of added ones every record is new, wherever a partition without a position starts."""
+    values, _ = events(200)
+    serve(MemorySource({P: values[:100]}), store=StateDirectory(tmp_path)).partitions.store.close()
+    source = Changed(Extent(0, 200, None, 3), values)
+    source.partitions[("in", 2)] = source.partitions[P]
+    source.script.append(Assigned((("in", 2),)))
+    service = serve(source, store=StateDirectory(tmp_path), policy=Policy(start="latest"))
+    assert service.stats.events == 300
+    assert service.stats.positions == {P: 200, ("in", 2): 200}
+
+
 @pytest.mark.parametrize(
     ("extent", "sentence", "start"),
     [
         (Extent(150, 200), "records 100 to 149 of in-0 were deleted", 150),
         (Extent(0, 50), "truncated", 0),
         (Extent(0, 200, "another"), "deleted and recreated", 0),
-        (Extent(0, 200, None, 3), "has 3 partitions, but had 1", 100),
     ],
 )
 def test_what_is_lost_is_told_with_what_to_do(tmp_path, extent, sentence, start):

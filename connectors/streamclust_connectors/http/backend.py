@@ -121,6 +121,7 @@ class Backend:
             "features": [str(name) for name in clusterer.feature_names],
             "family": clusterer.family,
             "source": self.source,
+            "waiting": {f"{topic}-{number}": why for (topic, number), why in dict(stats.waiting).items()},
             "stopped": {f"{topic}-{number}": why for (topic, number), why in dict(stats.stopped).items()},
             "group": self.group(),
         }

@@ -95,6 +95,7 @@ class ServiceCollector(Collector):
             "model_version": ("Version of the published model.", 0 if model is None else model.version),
             "memory_bytes": ("Resident memory of the process.", memory()),
             "ready": ("Whether state is loaded and partitions are assigned.", stats.ready),
+            "waiting_partitions": ("Assigned partitions that are not read yet.", len(stats.waiting)),
             "stopped_partitions": ("Assigned partitions that are not read.", len(stats.stopped)),
             "heartbeat_age_seconds": ("Seconds since the last iteration of the loop.", stats.heartbeat_age),
             "checkpoint_age_seconds": (

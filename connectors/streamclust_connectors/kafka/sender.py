@@ -9,7 +9,7 @@ from typing import Any
 
 from kafka import KafkaProducer, errors
 
-from streamclust_connectors.interfaces import Output, Partition
+from streamclust_connectors.interfaces import Output, Partition, Transient
 from streamclust_connectors.kafka.client_protocols import BROKER_TIMEOUT_SECONDS, MessageTooLarge, within
 from streamclust_connectors.kafka.conversions import offsets
 from streamclust_connectors.kafka.error_translation import translated_errors
@@ -48,6 +48,10 @@ class KafkaSender:
         """Queue messages."""
         send, sent = self.producer.send, self._sent
         with self._translated_errors():
+            if partition is not None and partition not in self.producer.partitions_for(topic):
+                raise Transient(
+                    f"topic {topic} has no partition {partition} yet, as far as this client knows"
+                )
             for value, key, headers, _ in outputs:
                 sent.append(send(topic, value, key, list(headers), partition))
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -26,6 +26,16 @@ MAX_REASON_CHARACTERS = 1000
 encode = msgspec.json.Encoder().encode
 
 
+class ModelName(NamedTuple):
+    """Names the model that decided an answer.
+
+    The clusters of a version may move until the next: each time they have, the revision is larger.
+    """
+
+    version: int | None
+    revision: int | None
+
+
 class AssignmentOutput(msgspec.Struct, gc=False, omit_defaults=True):
     """Cluster of an event under the model published when it arrived, and its component if requested."""
 
@@ -34,6 +44,7 @@ class AssignmentOutput(msgspec.Struct, gc=False, omit_defaults=True):
     probability: float | None
     novelty: float | None
     version: int | None
+    revision: int | None
     key: Any
     time: float | None
     component: int | None = None
@@ -54,13 +65,15 @@ def assignments(
     events: Decoded,
     run: slice,
     found: Assignment | list[list[int]] | None,
-    version: int | None,
+    model: ModelName,
+    left_out: Collection[int] = (),
     bundle: int = 1,
     component: bool = False,
 ) -> list[Output]:
     """One output per event of a run or, if `bundle` is larger than 1, one output per `bundle` events.
 
-    `found` holds clusters, or the feature ids of each event; None before the first model.
+    `found` holds clusters, or the feature ids of each event; None before the first model. Events whose index is in
+    `left_out` get none.
     """
     none: list[Any] = [None] * (run.stop - run.start)
     ids = events.ids(partition, run)
@@ -69,7 +82,7 @@ def assignments(
     contents: list[AssignmentOutput] | list[FeaturesOutput]
     if isinstance(found, list):
         contents = [
-            FeaturesOutput(i, features, version, key, moment)
+            FeaturesOutput(i, features, model.version, key, moment)
             for i, features, key, moment in zip(ids, found, keys, times, strict=True)
         ]
     else:
@@ -77,15 +90,19 @@ def assignments(
         if not component:
             columns[3] = none
         contents = [
-            AssignmentOutput(i, cluster, probability, novelty, version, key, moment, number)
+            AssignmentOutput(i, cluster, probability, novelty, *model, key, moment, number)
             for i, cluster, probability, novelty, number, key, moment in zip(
                 ids, *columns, keys, times, strict=True
             )
         ]
+    record_keys = [record.key for record in events.records[run]]
+    if left_out:
+        kept = [i for i in range(len(contents)) if i + run.start not in left_out]
+        contents = [contents[i] for i in kept]
+        record_keys = [record_keys[i] for i in kept]
     if bundle > 1:
         values = [encode(contents[i : i + bundle]) for i in range(0, len(contents), bundle)]
         return [Output(value, None, (), partition) for value in values]
-    record_keys = [record.key for record in events.records[run]]
     # not strict: `repeat` never ends
     fields = zip(map(encode, contents), record_keys, repeat(()), repeat(partition), strict=False)
     return list(map(tuple.__new__, repeat(Output), fields))

@@ -27,6 +27,8 @@ class Policy:
     """Whether assignments also name the event's component."""
     backoff: float = 0.1
     longest_backoff: float = 10.0
+    stop_within: float = 8.0
+    """Time limit of the final checkpoint, retries included."""
     stop_at_end: bool = True
     """Whether to stop at the end of the source."""
 

@@ -45,11 +45,15 @@ class Stats:
     seconds: dict[str, float] = field(default_factory=dict)
     """Time spent in each stage of the loop: poll, decode, learn, assign, emit, commit, checkpoint, snapshot."""
     positions: dict[Partition, int] = field(default_factory=dict)
+    waiting: dict[Partition, str] = field(default_factory=dict)
+    """Assigned partitions that are not read yet, and why the last attempt to begin them failed."""
     stopped: dict[Partition, str] = field(default_factory=dict)
     """Assigned partitions that are not read, and why: their state or their records cannot be used."""
     lag: dict[Partition, int] = field(default_factory=dict)
     ready: bool = False
-    """Whether partitions are assigned and their state is loaded."""
+    """Whether partitions are assigned, and every one of them is read."""
+    not_ready: str = "the service is starting"
+    """Reason why it is not ready."""
     heartbeat: float = 0.0
     """Time of the last iteration of the loop, by `clock`."""
     last_checkpoint: float | None = None

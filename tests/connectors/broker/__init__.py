@@ -46,7 +46,15 @@ class JavaBroker:
     """
 
     def __init__(
-        self, directory, secure=False, fast_start=True, node=1, quorum=(), cluster_id=None, settings=(), heap=512
+        self,
+        directory,
+        secure=False,
+        fast_start=True,
+        node=1,
+        quorum=(),
+        cluster_id=None,
+        settings=(),
+        heap=512,
     ):
         self.directory = Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -178,13 +186,10 @@ class JavaBrokers:
             f"{name}.replication.factor": n
             for name in ("default", "offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
         }
-        in_sync = {
-            name: n - 1
-            for name in (
-                *("min.insync.replicas", "transaction.state.log.min.isr"),
-                "share.coordinator.state.topic.min.isr",
-            )
-        }
+        in_sync = dict.fromkeys(
+            ("min.insync.replicas", "transaction.state.log.min.isr", "share.coordinator.state.topic.min.isr"),
+            n - 1,
+        )
         settings = replicated | in_sync | {"broker.session.timeout.ms": 6000}
         cluster_id = random_id()
         self.nodes = [

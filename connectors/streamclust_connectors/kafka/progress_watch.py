@@ -1,0 +1,130 @@
+"""Watches beside a consumer whether it delivers the records that the brokers have.
+
+A client that has lost track of the brokers delivers nothing, and says nothing. So a second client asks for the end of
+each partition: a partition that has records and does not deliver them is unread, and a consumer that does not deliver
+for long, though brokers answer, is replaced.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple, Protocol
+
+from streamclust_connectors.interfaces import Partition, Transient
+
+WATCH_SECONDS = 5.0
+"""Time between two questions for the ends of partitions."""
+UNREAD_SECONDS = 10.0
+"""Time without any delivered record after which a partition that has some is reported as unread."""
+STALLED_SECONDS = 30.0
+"""Time after which a consumer that delivers nothing of such a partition is replaced."""
+
+
+class Asked(NamedTuple):
+    """An answer of a broker: the end offset of a partition, and when it came."""
+
+    end: int
+    at: float
+
+
+class EndInquiries(Protocol):
+    """A client that asks for the ends of partitions; may raise any error."""
+
+    def ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
+        """End offsets of partitions."""
+
+    def close(self) -> None:
+        """Close the client."""
+
+
+class ProgressWatch:
+    """Ends of partitions, asked for in a thread; and which of them the consumer does not deliver."""
+
+    def __init__(self, inquiries: EndInquiries, clock: Callable[[], float] = time.monotonic) -> None:
+        self.inquiries, self._clock = inquiries, clock
+        self.asked: dict[Partition, Asked] = {}
+        self._failures: dict[Partition, tuple[float, str]] = {}
+        """When the end of a partition could first not be asked for, and why."""
+        self._moved: dict[Partition, tuple[int, float]] = {}
+        """Next offset to deliver of each partition, and since when it is that."""
+        self._watched: Collection[Partition] = ()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def update(self, positions: Mapping[Partition, int]) -> None:
+        """Tell the next offset to deliver of each partition that should be delivered; called at each poll."""
+        now = self._clock()
+        for name, at in positions.items():
+            if name not in self._moved or self._moved[name][0] != at:
+                self._moved[name] = at, now
+        for name in [name for name in self._moved if name not in positions]:
+            del self._moved[name]
+        self._watched = tuple(positions)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="streamclust-watch", daemon=True)
+            self._thread.start()
+
+    def reset(self) -> None:
+        """Begin anew: the consumer was replaced."""
+        self._moved, self._failures = {}, {}
+
+    def end(self, partition: Partition) -> int | None:
+        """The end of a partition as last asked for."""
+        asked = self.asked.get(partition)
+        return None if asked is None else asked.end
+
+    def unread(self, seconds: float = UNREAD_SECONDS) -> dict[Partition, str]:
+        """Partitions that have delivered nothing for so long though they have records, or whose broker is silent."""
+        now, found = self._clock(), {}
+        for name, (at, since) in self._moved.items():
+            asked, failure = self.asked.get(name), self._failures.get(name)
+            if failure is not None and now - failure[0] > seconds:
+                found[name] = f"its brokers have not answered for {now - failure[0]:.0f} s ({failure[1]})"
+            elif (
+                asked is not None and asked.end > at and now - since > seconds and asked.at - since > seconds
+            ):
+                found[name] = (
+                    f"it has delivered nothing for {now - since:.0f} s, {asked.end - at} records behind"
+                )
+        return found
+
+    @property
+    def stalled(self) -> dict[Partition, str]:
+        """Partitions of which a consumer has delivered nothing for long, though brokers answer for them."""
+        return {name: why for name, why in self.unread(STALLED_SECONDS).items() if name not in self._failures}
+
+    # ---------------------------------------------------------------- the thread
+
+    def _run(self) -> None:
+        while not self._closed.wait(WATCH_SECONDS):
+            self.ask()
+        self.inquiries.close()
+
+    def ask(self) -> None:
+        """Ask for the ends of all partitions or, if that fails, of each by itself."""
+        names = list(self._watched)
+        if not names or self._ask(names):
+            return
+        for name in names:
+            if len(names) > 1 and not self._closed.is_set():
+                self._ask([name])
+
+    def _ask(self, names: list[Partition]) -> bool:
+        try:
+            found = self.inquiries.ends(names)
+        except Exception as error:  # of any kind: this thread must go on
+            reason = str(error) if isinstance(error, Transient) else f"{type(error).__name__}: {error}"
+            if len(names) == 1:
+                self._failures.setdefault(names[0], (self._clock(), reason))
+            return False
+        now = self._clock()
+        self.asked |= {name: Asked(end, now) for name, end in found.items()}
+        for name in found:
+            self._failures.pop(name, None)
+        return True
+
+    def close(self) -> None:
+        """End the thread; it closes its client."""
+        self._closed.set()
