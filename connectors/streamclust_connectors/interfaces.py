@@ -34,6 +34,10 @@ class Fenced(Exception):  # noqa: N818
     """Another process with the same transactional or group instance id has taken over."""
 
 
+class MissingCodec(Exception):  # noqa: N818
+    """Records are compressed by a codec that is not installed; the message names the package."""
+
+
 class UnfitTopic(Exception):  # noqa: N818
     """A topic is missing or configured wrongly; the message says what to create or change."""
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from streamclust_connectors.cli.service_factory import warm_up
+from streamclust_connectors.cli.kernel_warm_up import use_once
 from streamclust_connectors.settings import Settings
 
 SLOW = {"matplotlib", "pandas", "pyarrow", "sklearn", "scipy.optimize", "scipy.spatial", "scipy.stats"}
@@ -51,5 +51,5 @@ def test_the_first_event_of_a_stream_loads_nothing_that_only_others_need():
     "family", ["gaussian", "diagonal", "spherical", "multinomial", "bernoulli", "poisson"]
 )
 def test_kernels_are_warmed_up_whatever_the_family(family, recwarn):
-    warm_up(Settings(engine={"family": family}))
+    use_once(Settings(engine={"family": family}), strict=True)
     assert not recwarn.list

@@ -115,15 +115,6 @@ def learner(settings: Settings) -> StreamModel:
     return StreamClusterer(**settings.engine.model_dump())
 
 
-def warm_up(settings: Settings) -> None:
-    """Load the compiled kernels, in a thread while the client connects to its broker."""
-    import numpy as np
-
-    model = learner(settings)
-    model.learn_many(np.eye(2))  # valid for every family
-    model.assign_many(np.eye(2))
-
-
 def decoder(settings: Settings) -> Decoder:
     """The decoder of messages."""
     from streamclust_connectors.decode import Decoder, Fields
@@ -192,7 +183,7 @@ def kafka_source(settings: Settings) -> KafkaSource | ConfluentSource:
     if settings.state == "kafka":
         defaults["max_poll_interval_ms"] = max(GROUP_MAX_POLL_INTERVAL_MS, kafka.session_timeout_ms)
     topics = [] if kafka.topic is None else [kafka.topic]
-    if kafka.client == "kafka-python":
+    if kafka.library == "kafka-python":
         from kafka import KafkaConsumer
 
         from streamclust_connectors.kafka import KafkaSource
@@ -206,7 +197,9 @@ def kafka_source(settings: Settings) -> KafkaSource | ConfluentSource:
     try:
         found.check_options()
     except ValueError as error:
-        raise ConfigError(f"kafka: {error}") from None
+        raise ConfigError(
+            f"kafka: {error} (the client is confluent-kafka; options of kafka-python need kafka.client = kafka-python)"
+        ) from None
     return found
 
 
@@ -224,7 +217,7 @@ def sink(settings: Settings, origin: Source, store: StateDirectory | None) -> Si
     member: Any = origin if settings.source_kind == "kafka" else kafka_source(settings)
     topics.setdefault("dead-letters", "")
     options: dict[str, Any] = {}  # librdkafka's producer takes them from the source
-    if settings.kafka.client == "kafka-python":
+    if settings.kafka.library == "kafka-python":
         from kafka import KafkaProducer
 
         options |= client_options(settings, KafkaProducer)
@@ -259,7 +252,7 @@ def client_options(settings: Settings, kind: type[KafkaConsumer | KafkaProducer]
     from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
     given = settings.kafka.shared
-    if settings.kafka.client == "confluent":
+    if settings.kafka.library == "confluent":
         given = {name: value for name, value in given.items() if name not in settings.kafka.options}
     known = {
         name for each in (KafkaAdminClient, KafkaConsumer, KafkaProducer) for name in each.DEFAULT_CONFIG

@@ -21,6 +21,7 @@ from kafka.structs import ConsumerGroupMetadata, MemberState
 from streamclust_connectors.interfaces import Assigned, Batch, Extent, Partition, Revoked, Transient
 from streamclust_connectors.kafka.client_protocols import Connection
 from streamclust_connectors.kafka.conversions import offsets, plain
+from streamclust_connectors.kafka.diagnosis import explained_failure
 from streamclust_connectors.kafka.error_translation import translated_errors
 from streamclust_connectors.kafka.inquiries import Inquiries
 from streamclust_connectors.kafka.progress_watch import ProgressWatch
@@ -114,7 +115,7 @@ class KafkaSource:
         return self._connection.under_way
 
     def _connect(self) -> KafkaConsumer:
-        with translated_errors():
+        with explained_failure(self.options), translated_errors():
             consumer = KafkaConsumer(**self.options)
             # Load metadata first: a group leader without it assigns no partitions, and a static member keeps that.
             missing = [topic for topic in self.topics if not consumer.partitions_for_topic(topic)]
@@ -142,11 +143,24 @@ class KafkaSource:
         consumer = self.consumer
         self._replace_if_stalled()
         self._rejoin_if_needed(consumer)
+        before = self._next()
         with translated_errors():
-            found = {} if self._rebalances else consumer.poll(timeout_ms=int(seconds * 1000))
+            try:
+                found = {} if self._rebalances else consumer.poll(timeout_ms=int(seconds * 1000))
+            except errors.KafkaError:
+                self._go_back(before)
+                raise
         rebalances = [self._rebalances.popleft() for _ in range(len(self._rebalances))] + self._reassigned()
         kept = [Batch(plain(name), records) for name, records in found.items() if name not in self._unsought]
         return [*rebalances, *kept]
+
+    def _go_back(self, positions: Mapping[Partition, int]) -> None:
+        """Deliver again from these offsets: after an error the client may have skipped records."""
+        for partition, at in positions.items():
+            with suppress(errors.KafkaError, AssertionError):  # revoked at this moment
+                name = KafkaPartition(*partition)
+                if name in self.consumer.assignment() - self._unsought:
+                    self.consumer.seek(name, at)
 
     def _replace_if_stalled(self) -> None:
         """Replace a consumer that delivers nothing of a partition that has records: a new one joins the group."""

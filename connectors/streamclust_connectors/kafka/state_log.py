@@ -50,6 +50,8 @@ class StateLog:
         """A second client that reads uncommitted records, to find the real end of the log."""
         self._following: dict[int, Assembler] = {}
         self._at: dict[int, int] = {}
+        self._sought = False
+        """Whether the client is where `follow` left it; `newest` reads elsewhere, and beyond the end that it found."""
 
     def newest(self, partition: int, name: str) -> dict[str, StoredState]:
         """The latest states of a partition by name, read backwards until `name` is found; waits for open transactions.
@@ -74,10 +76,11 @@ class StateLog:
         with self._replaced_on_failure():
             consumer = self._connected()
             names = {KafkaPartition(self.topic, number) for number in self._following}
-            if consumer.assignment() != names:
+            if not self._sought or consumer.assignment() != names:
                 consumer.assign(sorted(names))
                 for name in names:
                     consumer.seek(name, self._at[name.partition])
+                self._sought = True
             found = []
             for name, records in consumer.poll(timeout_ms=int(1000 * seconds)).items():
                 for record in records:
@@ -104,7 +107,7 @@ class StateLog:
             raise
 
     def _between(self, partition: int, start: int, end: int, assembler: Assembler) -> Iterator[StoredState]:
-        consumer, name = self._connected(), KafkaPartition(self.topic, partition)
+        consumer, name, self._sought = self._connected(), KafkaPartition(self.topic, partition), False
         consumer.assign([name])
         consumer.seek(name, start)
         at, moved = start, time.monotonic()
@@ -137,6 +140,7 @@ class StateLog:
 
     def _disconnect(self) -> None:
         clients, self._consumer, self._ends = (self._consumer, self._ends), None, None
+        self._sought = False
         for client in clients:
             if client is not None:
                 with suppress(KafkaError):

@@ -9,7 +9,9 @@ again.
 from __future__ import annotations
 
 import logging
+import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -93,7 +95,7 @@ class Service:
         self.partitions.on_event = lambda change: self._changes.append(change)
         self._changes: list[Change] = []
         self._clock, self._sleep = clock, sleep
-        self._stopping = self._snapshot_wanted = False
+        self._stopping = self._snapshot_wanted = self._finished = False
         self._needs_reload = True
         """Whether clusterer and offsets may be inconsistent after a failure; the checkpoint is reloaded first."""
         self._failures = 0
@@ -126,12 +128,12 @@ class Service:
         """Run until `stop` or the end of the source; then write a checkpoint and close everything."""
         try:
             while not self._stopping:
-                self.stats.beat()
                 self._try_once()
                 if self.source.finished and self.policy.stop_at_end and not self._needs_reload:
                     break
-            self._not_ready("the service is stopping")
+            self.stats.trouble = "the service is stopping"
             self._finish()
+            self._finished = True
         finally:
             self.partitions.close()
             if self.group is not None:
@@ -154,6 +156,7 @@ class Service:
 
     def run_once(self) -> None:
         """Run one iteration of the loop. The lock is free during the poll."""
+        self.stats.beat()
         with self.lock:
             self._prepare()
         with self.stats.timed("poll"):
@@ -234,11 +237,37 @@ class Service:
         """Ask `run` to finish the batch, write a checkpoint and return."""
         self._stopping = True
 
-    def stop_on_signals(self) -> None:
-        """Stop on SIGTERM and SIGINT, take a snapshot on SIGUSR1."""
+    @property
+    def stopping(self) -> bool:
+        """Whether it was asked to stop."""
+        return self._stopping
+
+    def stop_on_signals(self, exit_after: float | None = None) -> None:
+        """Stop on SIGTERM and SIGINT, take a snapshot on SIGUSR1.
+
+        If stopping takes longer than `exit_after` seconds, since a client waits for its broker, the process ends
+        without: the next start goes on from the last checkpoint, as after a kill.
+        """
+
+        def end(*_: object) -> None:
+            if exit_after is not None and not self._stopping:
+                timer = threading.Timer(exit_after, self._exit, (exit_after,))
+                timer.daemon = True
+                timer.start()
+            self.stop()
+
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self.stop())
+            signal.signal(number, end)
         signal.signal(signal.SIGUSR1, lambda *_: self.request_snapshot())
+
+    def _exit(self, seconds: float) -> None:
+        """End the process at once."""
+        if not self._finished:
+            log.error(
+                "stopping took longer than %g s; the next start goes on from the last checkpoint", seconds
+            )
+        logging.shutdown()
+        os._exit(0 if self._finished else 1)
 
     def _back_off(self, failure: Transient) -> None:
         """Wait before a retry, longer after each failure in a row."""
@@ -246,7 +275,7 @@ class Service:
         self.stats.last_error = str(failure)
         self._failures += 1
         self._interruption.note(failure)
-        self._not_ready(f"the service is interrupted: {failure}")
+        self.stats.trouble = f"the service is interrupted: {failure}"
         self._pause(self.policy.wait_after(self._failures), lambda: self._stopping)
 
     def _pause(self, seconds: float, over: Callable[[], bool] = lambda: False) -> None:
@@ -274,17 +303,14 @@ class Service:
         if unread:
             names = ", ".join(f"{topic}-{number}" for topic, number in sorted(unread))
             why = next((f": {reason}" for reason in unread.values() if reason), "")
-            self._not_ready(f"not all assigned partitions are read ({names}){why}")
+            self.stats.trouble = f"not all assigned partitions are read ({names}){why}"
         elif not partitions.positions:
             connecting = self.source.connecting
-            self._not_ready("the service is connecting" if connecting else "no partitions are assigned")
+            self.stats.trouble = "the service is connecting" if connecting else "no partitions are assigned"
         elif self.group is not None and not self.group.ready:
-            self._not_ready("the group has no model yet")
+            self.stats.trouble = "the group has no model yet"
         else:
-            stats.ready, stats.not_ready = True, ""
-
-    def _not_ready(self, why: str) -> None:
-        self.stats.ready, self.stats.not_ready = False, why
+            stats.trouble = ""
 
     # ---------------------------------------------------------------- records
 

@@ -14,6 +14,10 @@ RATE_SECONDS = 15.0
 """Seconds over which rates are averaged."""
 
 
+STUCK_SECONDS = 10.0
+"""Age of the loop's last iteration above which the service is not ready."""
+
+
 @dataclass
 class Stats:
     """Counters since the start of the process, and its current state. Written by the loop, read from any thread."""
@@ -50,10 +54,8 @@ class Stats:
     stopped: dict[Partition, str] = field(default_factory=dict)
     """Assigned partitions that are not read, and why: their state or their records cannot be used."""
     lag: dict[Partition, int] = field(default_factory=dict)
-    ready: bool = False
-    """Whether partitions are assigned, and every one of them is read."""
-    not_ready: str = "the service is starting"
-    """Reason why it is not ready."""
+    trouble: str = "the service is starting"
+    """Reason why it is not ready; empty if partitions are assigned and every one of them is read."""
     heartbeat: float = 0.0
     """Time of the last iteration of the loop, by `clock`."""
     last_checkpoint: float | None = None
@@ -80,6 +82,18 @@ class Stats:
             history.append((now, self.events))
             while now - history[0][0] > RATE_SECONDS:
                 history.popleft()
+
+    @property
+    def not_ready(self) -> str:
+        """Reason why it is not ready, or empty. A loop that waits for long, for a broker perhaps, reads nothing."""
+        if not self.trouble and self.heartbeat_age > STUCK_SECONDS:
+            return f"the service has not read anything for {self.heartbeat_age:.0f} s: it waits for a broker, or learns"
+        return self.trouble
+
+    @property
+    def ready(self) -> bool:
+        """Whether partitions are assigned, and every one of them is read."""
+        return not self.not_ready
 
     @property
     def heartbeat_age(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -68,8 +69,8 @@ PASSED = (
 class KafkaSection(Section):
     """Kafka brokers and consumer group; most options have kafka-python's names."""
 
-    client: Literal["kafka-python", "confluent"] = "kafka-python"
-    """Client library: kafka-python, or confluent-kafka, which is faster and needs streamclust[confluent]."""
+    client: Literal["auto", "kafka-python", "confluent"] = "auto"
+    """Client library. auto: confluent-kafka, which is faster, if it is installed (streamclust[confluent])."""
     bootstrap_servers: Annotated[tuple[str, ...], Field(min_length=1), NoDecode, BeforeValidator(listed)] = (
         "localhost:9092",
     )
@@ -127,6 +128,13 @@ class KafkaSection(Section):
             raise ValueError(f"{', '.join(named)} must be set in [kafka], not in kafka.options")
         _read_secrets(self, "ssl_password", "sasl_plain_password")
         return self
+
+    @property
+    def library(self) -> Literal["kafka-python", "confluent"]:
+        """The client library: as set or, with auto, confluent if it is installed."""
+        if self.client != "auto":
+            return self.client
+        return "kafka-python" if find_spec("confluent_kafka") is None else "confluent"
 
     @property
     def shared(self) -> dict[str, Any]:

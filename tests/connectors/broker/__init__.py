@@ -140,8 +140,12 @@ class JavaBroker:
 
     def start(self):
         self.launch()
-        wait_for(self.address)
+        self.start_up()
         return self
+
+    def start_up(self):
+        """Wait until it answers."""
+        wait_for(self.address)
 
     def launch(self):
         """Start the process, and do not wait until it answers."""

@@ -5,7 +5,6 @@ The consumer polls meanwhile. The client is replaced when a question fails.
 
 from __future__ import annotations
 
-import logging
 import threading
 import uuid
 from collections.abc import Collection, Iterator, Mapping
@@ -18,8 +17,7 @@ from confluent_kafka.admin import AdminClient
 from streamclust_connectors.interfaces import Extent, Partition, Transient
 from streamclust_connectors.kafka.client_protocols import COMMITTED_TIMEOUT_SECONDS, INQUIRY_TIMEOUT_SECONDS
 from streamclust_connectors.kafka.confluent.error_translation import CLIENT_ERRORS, failure, translated_errors
-
-log = logging.getLogger(__name__)
+from streamclust_connectors.kafka.confluent.librdkafka_log import log as librdkafka_log
 
 
 class ConfluentInquiries:
@@ -37,7 +35,7 @@ class ConfluentInquiries:
         """The client, which is replaced if the question fails."""
         with self._turn, translated_errors():
             if self._client is None:
-                self._client = Consumer(self.options, logger=log)
+                self._client = Consumer(self.options, logger=librdkafka_log)
             try:
                 yield self._client
             except BaseException:
@@ -60,7 +58,7 @@ class ConfluentInquiries:
 
     def describe(self, topic: str) -> dict[str, Any]:
         """Description of a topic by a broker."""
-        admin = AdminClient(self.shared, logger=log)
+        admin = AdminClient(self.shared, logger=librdkafka_log)
         futures = admin.describe_topics(TopicCollection([topic]), request_timeout=INQUIRY_TIMEOUT_SECONDS)
         found = futures[topic].result()
         bits = found.topic_id.get_most_significant_bits(), found.topic_id.get_least_significant_bits()

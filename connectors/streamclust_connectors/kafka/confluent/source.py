@@ -30,8 +30,10 @@ from streamclust_connectors.interfaces import (
 from streamclust_connectors.kafka.client_protocols import Connection
 from streamclust_connectors.kafka.confluent.error_translation import ClientFailed, failure, translated_errors
 from streamclust_connectors.kafka.confluent.inquiries import ConfluentInquiries
+from streamclust_connectors.kafka.confluent.librdkafka_log import log as librdkafka_log
 from streamclust_connectors.kafka.confluent.options import properties
 from streamclust_connectors.kafka.confluent.sender import ConfluentSender
+from streamclust_connectors.kafka.diagnosis import explained_failure
 from streamclust_connectors.kafka.progress_watch import ProgressWatch
 
 CONSUMER: dict[str, Any] = {
@@ -84,7 +86,7 @@ class ConfluentSource:
     ) -> None:
         self.topics, self.group, self.max_poll_records = list(topics), group, max_poll_records
         given = {"bootstrap_servers": bootstrap_servers, "group_id": group} | options
-        self.options = CONSUMER | properties(given)
+        self._given, self.options = given, CONSUMER | properties(given)
         self._consumer: Consumer | None = None
         self._connection = Connection(self._connect, Consumer.close)
         self._inquiries = ConfluentInquiries(self.options, self._shared)
@@ -119,7 +121,7 @@ class ConfluentSource:
 
     def _connect(self) -> Consumer:
         with translated_errors():
-            consumer = Consumer(self.options, logger=log)
+            consumer = Consumer(self.options, logger=librdkafka_log)
         try:
             self._check_topics(consumer)
         except BaseException:
@@ -135,13 +137,13 @@ class ConfluentSource:
     def check_options(self) -> None:
         """Raise ValueError if librdkafka does not know an option or its value."""
         try:
-            Consumer(self.options, logger=log).close()
+            Consumer(self.options, logger=librdkafka_log).close()
         except KafkaException as error:
             raise ValueError(error.args[0].str()) from None
 
     def _check_topics(self, consumer: Consumer) -> None:
         """Raise Transient if a topic does not exist."""
-        with translated_errors():
+        with explained_failure(self._given), translated_errors():
             found = {
                 name: consumer.list_topics(name, TOPIC_TIMEOUT_SECONDS).topics[name] for name in self.topics
             }
