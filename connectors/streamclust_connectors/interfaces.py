@@ -6,7 +6,7 @@ import errno
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     from streamclust.checkpoint import State
@@ -231,6 +231,24 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Close all resources; uncommitted outputs may be lost."""
+
+
+class Step(NamedTuple):
+    """A run of records that is learnt: those of a partition below an offset."""
+
+    partition: Partition
+    end: int
+
+
+@runtime_checkable
+class OrderNotes(Protocol):
+    """Notes of the order in which records of several partitions were learnt since the latest checkpoint."""
+
+    def note_order(self, steps: Sequence[Step]) -> None:
+        """Add steps that are about to be taken."""
+
+    def noted_order(self) -> list[Step]:
+        """The steps since the latest checkpoint, and perhaps some before it."""
 
 
 class Store(Protocol):

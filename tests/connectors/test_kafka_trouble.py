@@ -1,4 +1,4 @@
-"""Trouble that a service on Kafka must survive or name: stale clients, codecs, added partitions, refused connections."""
+"""Trouble that a service on Kafka must survive or name: stale clients, codecs, added partitions, refused logins."""
 
 import json
 import os

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import random
 import signal
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from streamclust import StreamClusterer
 from streamclust.checkpoint.files import encode
 from streamclust_connectors.decode import Decoder, Fields
-from streamclust_connectors.interfaces import Assigned, DataLoss, Extent, Message, Revoked, Transient
+from streamclust_connectors.interfaces import Assigned, Batch, DataLoss, Extent, Message, Revoked, Transient
 from streamclust_connectors.service import Policy, Service
 from streamclust_connectors.service.outputs import ERROR_HEADER_PREFIX
 from streamclust_connectors.sinks import ListSink
@@ -415,6 +416,59 @@ class Changed(MemorySource):
 
     def extent(self, partition):
         return self.now or super().extent(partition)
+
+
+class Shuffled(MemorySource):
+    """Delivers small batches of its partitions in an order of chance."""
+
+    def __init__(self, partitions, seed, **more):
+        super().__init__(partitions, **more)
+        self.draw = random.Random(seed)
+
+    def poll(self, seconds):
+        if self.script or not any(self.lag().values()):
+            return super().poll(seconds)
+        name = self.draw.choice([name for name, behind in self.lag().items() if behind])
+        records = self.partitions[name][self.at[name] :][: self.draw.randint(1, 60)]
+        self.at[name] = records[-1].offset + 1
+        return [Batch(name, records)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_restart_learns_several_partitions_in_the_same_order(tmp_path, seed):
+    """Else versions that were told would come again with other clusters, or go back."""
+    three = {("in", number): events(600, seed=number)[0] for number in range(3)}
+    policy = Policy(checkpoint_every=1000.0)
+
+    def service(directory, order):
+        source = Shuffled(three, order)
+        return Service(
+            source, ListSink(), StreamClusterer(warmup=100), StateDirectory(directory), policy=policy
+        )
+
+    first = service(tmp_path, seed)
+    for turn in range(25):
+        first.run_once()
+        if turn == 10:
+            first.checkpoint()
+    first.partitions.store.close()  # killed: what was learnt since the checkpoint is learnt again
+    second = service(tmp_path, seed + 100)
+    second.run()
+    told = [one for sink in (first.sink, second.sink) for one in sink.values("assignments")]
+    by_id = {}
+    for one in told:
+        assert by_id.setdefault(one["id"], one) == one, "an event was told twice, and differently"
+    assert len(by_id) == 1800
+    new = [one["version"] for one in sorted_as_told(first, second)]
+    assert new == sorted(new)
+
+
+def sorted_as_told(first, second):
+    """What was told, without what a restart told again."""
+    before = first.sink.values("assignments")
+    known = {one["id"] for one in before}
+    after = [one for one in second.sink.values("assignments") if one["id"] not in known]
+    return [one for one in [*before, *after] if one["version"] is not None]
 
 
 def test_partitions_that_were_added_are_no_loss(tmp_path):

@@ -68,6 +68,11 @@ class AssignedPartitions:
         self._initial_state = learner.to_state()
 
     @property
+    def saved_offsets(self) -> dict[Partition, int]:
+        """Offset of each partition in the loaded checkpoint."""
+        return {name: saved.offset for name, saved in self._saved_positions.items()}
+
+    @property
     def output_positions(self) -> dict[Partition, int]:
         """Offset up to which outputs of each partition were sent; beyond its position while records are replayed."""
         return {name: max(at, self.emitted[name]) for name, at in self.positions.items()}

@@ -28,6 +28,7 @@ from streamclust_connectors.interfaces import (
     Fenced,
     Group,
     MemberStatus,
+    OrderNotes,
     Partition,
     Record,
     Revoked,
@@ -51,6 +52,7 @@ from streamclust_connectors.service.outputs import (
 from streamclust_connectors.service.policy import Policy
 from streamclust_connectors.service.progress import Progress
 from streamclust_connectors.service.recent_snapshots import RecentSnapshots
+from streamclust_connectors.service.replay_order import ReplayOrder, steps_of, steps_to_take
 from streamclust_connectors.service.stats import Stats
 
 log = logging.getLogger(__name__)
@@ -100,6 +102,8 @@ class Service:
         """Whether clusterer and offsets may be inconsistent after a failure; the checkpoint is reloaded first."""
         self._failures = 0
         self._progress = Progress()
+        self._notes = store if isinstance(store, OrderNotes) else None
+        self._order = ReplayOrder([])
         self._interruption = Incident(log, "the service is interrupted", clock)
         self._checkpointer = Checkpointer(self.partitions, self.stats, policy, clock)
         self._snapshot_due = clock() + (policy.snapshot_every or 0.0)
@@ -129,7 +133,8 @@ class Service:
         try:
             while not self._stopping:
                 self._try_once()
-                if self.source.finished and self.policy.stop_at_end and not self._needs_reload:
+                over = self.source.finished and self._order.over and not self._needs_reload
+                if over and self.policy.stop_at_end:
                     break
             self.stats.trouble = "the service is stopping"
             self._finish()
@@ -184,6 +189,8 @@ class Service:
                 if self.group is not None:
                     self.group.discard_uncommitted()
                 self.partitions.load()
+                noted = [] if self._notes is None else self._notes.noted_order()
+                self._order = ReplayOrder(steps_to_take(noted, self.partitions.saved_offsets))
                 self._needs_reload = False
             if self.group is not None:
                 self.group.update_learner(self.learner)
@@ -198,6 +205,8 @@ class Service:
         """Handle the results of a poll, then write outputs, checkpoints and snapshots that are due."""
         self._needs_reload = True  # until all polled records are learnt
         self._progress.deliver(polled)
+        polled = self._order.arrange(polled)
+        self._note_order(polled)
         for item in polled:
             match item:
                 case Assigned(partitions):
@@ -214,6 +223,16 @@ class Service:
             self._commit()  # before the next poll: a rebalance must not find uncommitted outputs
         self._needs_reload = False
         self._update_stats()
+
+    def _note_order(self, polled: Sequence[Assigned | Revoked | Batch]) -> None:
+        """Note the order of batches of several partitions before they are learnt, and their outputs can be seen."""
+        if self._notes is None or len(self.partitions.positions) < 2:
+            return
+        try:
+            if steps := steps_of(polled):
+                self._notes.note_order(steps)
+        except OSError as error:  # a full disk: the checkpoint says so too
+            log.debug("the order of partitions cannot be noted: %s", error)
 
     def _learn_or_stop_partition(self, batch: Batch) -> None:
         """Learn a batch; in a group, stop a partition that cannot be learnt and continue with the others."""
