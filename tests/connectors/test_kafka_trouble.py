@@ -58,10 +58,10 @@ def test_a_state_written_while_the_latest_is_read_is_followed(cluster):
 
     log._extent = then_written
     try:
-        assert log.newest(0, "state")["state"].state().values == {"n": 1}
+        assert log.newest(0, "state")["state"].state().values["n"] == 1
         found = []
         until("the other", lambda: found.extend(log.follow(0.2)) or found)
-        assert [stored.state().values for _, stored in found] == [{"n": 2}]
+        assert [stored.state().values["n"] for _, stored in found] == [2]
     finally:
         log.close()
 
@@ -80,7 +80,7 @@ def test_a_client_that_no_longer_gets_answers_is_replaced(cluster):
     try:
         with pytest.raises(Transient):
             log.newest(0, "state")
-        assert log.newest(0, "state")["state"].state().values == {"n": 1}
+        assert log.newest(0, "state")["state"].state().values["n"] == 1
     finally:
         log.close()
 
@@ -193,6 +193,7 @@ def test_a_topic_of_states_that_may_not_grow_is_said_with_the_cure(secure_broker
 # ---------------------------------------------------------------- one answer or a dead letter
 
 
+@pytest.mark.filterwarnings("ignore::streamclust.streaming.RefusedEvents")
 def test_an_event_of_a_wrong_time_is_a_dead_letter_and_nothing_else(cluster):
     """And a batch that is learnt again after a failure is counted once."""
     topic, out = cluster.topic(), cluster.topic("assignments")
@@ -317,3 +318,50 @@ def test_no_group_can_be_made_of_what_is_no_broker(client):
     assert source.connecting
     assert time.monotonic() - began < 5.0
     source.close()
+
+
+# ---------------------------------------------------------------- brokers that go and come
+
+
+def test_an_outage_is_two_lines_of_the_log(own_broker, tmp_path):
+    """One as it begins, one as it ends; the clients' own lines, dozens for each connection, are left out."""
+    with Cluster(own_broker.address) as cluster:
+        topic = cluster.topic()
+        values, _ = events(N)
+        cluster.write(topic, values[:100])
+        told = {
+            "KAFKA__BOOTSTRAP_SERVERS": own_broker.address,
+            "KAFKA__TOPIC": topic,
+            "KAFKA__CLIENT": "kafka-python",
+        }
+        told |= {
+            "OUTPUT__DELIVERY": "exactly-once",
+            "LOGGING__EVERY_SECONDS": 3600,
+            "KAFKA__GROUP_ID": cluster.name,
+        }
+        process = run(tmp_path, told, "--checkpoint-events", "10")
+        try:
+            until("its first outputs", lambda: len(cluster.read(f"{topic}.assignments")) == 100)
+            own_broker.kill()
+            until(
+                "the outage to be noticed",
+                lambda: any("trying again" in one["message"] for one in lines(tmp_path)),
+            )
+            time.sleep(8.0)
+            own_broker.start()
+            cluster.write(topic, values[100:])
+            until("the rest", lambda: len(cluster.read(f"{topic}.assignments")) == N)
+            until(
+                "the end of the outage",
+                lambda: any("over after" in one["message"] for one in lines(tmp_path)),
+            )
+            process.terminate()
+            assert process.wait(PATIENCE) == 0
+        finally:
+            process.kill()
+            process.wait()
+    found = lines(tmp_path)
+    assert {one["logger"].split(".")[0] for one in found} == {"streamclust_connectors"}
+    incidents = [one for one in found if "trying again" in one["message"] or "over after" in one["message"]]
+    assert len(incidents) <= 4, incidents
+    assert len(found) <= 12, found

@@ -105,6 +105,7 @@ class Backend:
         return {
             "version": __version__,
             "ready": stats.ready,
+            "not_ready": stats.not_ready,
             "uptime_seconds": self._now() - self._began,
             "events": clusterer.n_seen,
             "effective_events": None if copied is None else copied.effective_events,

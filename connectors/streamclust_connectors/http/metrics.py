@@ -63,7 +63,7 @@ class ServiceCollector(Collector):
             stages.add_metric([stage], seconds)
         yield stages
         lag = GaugeMetricFamily(
-            PREFIX + "lag_records", "Records still to be read.", labels=["topic", "partition"]
+            PREFIX + "lag_records", "Records not learnt yet.", labels=["topic", "partition"]
         )
         for (topic, number), behind in dict(stats.lag).items():
             lag.add_metric([topic, str(number)], behind)
@@ -94,7 +94,7 @@ class ServiceCollector(Collector):
             "features": ("Number of known input features.", len(learner.feature_names)),
             "model_version": ("Version of the published model.", 0 if model is None else model.version),
             "memory_bytes": ("Resident memory of the process.", memory()),
-            "ready": ("Whether state is loaded and partitions are assigned.", stats.ready),
+            "ready": ("Whether every assigned partition is read, and there is a model.", stats.ready),
             "waiting_partitions": ("Assigned partitions that are not read yet.", len(stats.waiting)),
             "stopped_partitions": ("Assigned partitions that are not read.", len(stats.stopped)),
             "heartbeat_age_seconds": ("Seconds since the last iteration of the loop.", stats.heartbeat_age),

@@ -47,28 +47,23 @@ class ProgressWatch:
         self.asked: dict[Partition, Asked] = {}
         self._failures: dict[Partition, tuple[float, str]] = {}
         """When the end of a partition could first not be asked for, and why."""
-        self._moved: dict[Partition, tuple[int, float]] = {}
-        """Next offset to deliver of each partition, and since when it is that."""
-        self._watched: Collection[Partition] = ()
+        self._positions: dict[Partition, int] = {}
+        """Next offset to deliver of each partition."""
+        self._behind: dict[Partition, tuple[int, float]] = {}
+        """Next offset to deliver of partitions that have more records, and since when it is that."""
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
     def update(self, positions: Mapping[Partition, int]) -> None:
         """Tell the next offset to deliver of each partition that should be delivered; called at each poll."""
-        now = self._clock()
-        for name, at in positions.items():
-            if name not in self._moved or self._moved[name][0] != at:
-                self._moved[name] = at, now
-        for name in [name for name in self._moved if name not in positions]:
-            del self._moved[name]
-        self._watched = tuple(positions)
+        self._positions = dict(positions)
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="streamclust-watch", daemon=True)
             self._thread.start()
 
     def reset(self) -> None:
         """Begin anew: the consumer was replaced."""
-        self._moved, self._failures = {}, {}
+        self._positions, self._behind, self._failures = {}, {}, {}
 
     def end(self, partition: Partition) -> int | None:
         """The end of a partition as last asked for."""
@@ -78,16 +73,13 @@ class ProgressWatch:
     def unread(self, seconds: float = UNREAD_SECONDS) -> dict[Partition, str]:
         """Partitions that have delivered nothing for so long though they have records, or whose broker is silent."""
         now, found = self._clock(), {}
-        for name, (at, since) in self._moved.items():
-            asked, failure = self.asked.get(name), self._failures.get(name)
+        for name, at in dict(self._positions).items():
+            failure, (stuck_at, since) = self._failures.get(name), self._behind.get(name, (-1, now))
             if failure is not None and now - failure[0] > seconds:
                 found[name] = f"its brokers have not answered for {now - failure[0]:.0f} s ({failure[1]})"
-            elif (
-                asked is not None and asked.end > at and now - since > seconds and asked.at - since > seconds
-            ):
-                found[name] = (
-                    f"it has delivered nothing for {now - since:.0f} s, {asked.end - at} records behind"
-                )
+            elif stuck_at == at and now - since > seconds:
+                behind = self.asked[name].end - at
+                found[name] = f"it has delivered nothing for {now - since:.0f} s, {behind} records behind"
         return found
 
     @property
@@ -104,7 +96,7 @@ class ProgressWatch:
 
     def ask(self) -> None:
         """Ask for the ends of all partitions or, if that fails, of each by itself."""
-        names = list(self._watched)
+        names = list(self._positions)
         if not names or self._ask(names):
             return
         for name in names:
@@ -121,9 +113,18 @@ class ProgressWatch:
             return False
         now = self._clock()
         self.asked |= {name: Asked(end, now) for name, end in found.items()}
-        for name in found:
+        for name, end in found.items():
             self._failures.pop(name, None)
+            self._note(name, end, now)
         return True
+
+    def _note(self, name: Partition, end: int, now: float) -> None:
+        """Note whether a partition has records that were not delivered, and since when it stands still."""
+        at = self._positions.get(name)
+        if at is None or end <= at:
+            self._behind.pop(name, None)
+        elif self._behind.get(name, (-1, 0.0))[0] != at:
+            self._behind[name] = at, now
 
     def close(self) -> None:
         """End the thread; it closes its client."""
