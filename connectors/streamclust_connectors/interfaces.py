@@ -184,6 +184,8 @@ class Output(NamedTuple):
     headers: Headers = ()
     origin: Partition | None = None
     """Partition of the record that caused it."""
+    timestamp: int | None = None
+    """Milliseconds since 1970; None for the time at which it is sent."""
 
     @property
     def size(self) -> int:

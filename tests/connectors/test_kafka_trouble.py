@@ -40,7 +40,7 @@ N = 300
 
 def write_state(cluster, topic, n):
     """A state with one number in it."""
-    for value, key, headers, _ in parts(cluster.name, "state", packed(State({}, {"n": n})), 10_000):
+    for value, key, headers, *_ in parts(cluster.name, "state", packed(State({}, {"n": n})), 10_000):
         cluster.write(topic, [value], key=key, headers=list(headers))
 
 
@@ -365,3 +365,28 @@ def test_an_outage_is_two_lines_of_the_log(own_broker, tmp_path):
     incidents = [one for one in found if "trying again" in one["message"] or "over after" in one["message"]]
     assert len(incidents) <= 4, incidents
     assert len(found) <= 12, found
+
+
+@pytest.mark.usefixtures("client")
+def test_assignments_carry_the_input_s_headers_and_timestamp_where_asked(cluster):
+    """So traces go on behind the service, and windows by event time find the assignment beside its event."""
+    from streamclust_connectors.kafka import KafkaSink
+    from streamclust_connectors.service.outputs import AssignmentForm
+
+    topic, out = cluster.topic(), cluster.topic("assignments")
+    values, _ = events(20)
+    given = [("traceparent", b"00-1-2-01"), ("other", b"x")]
+    cluster.write(topic, values[:10], headers=given, timestamp_ms=1_700_000_000_000)
+    cluster.write(topic, values[10:], timestamp_ms=1_700_000_001_000)
+    source = cluster.source(topic)
+    sink = KafkaSink(source, {"assignments": out})
+    policy = Policy(poll=0.2, form=AssignmentForm(headers=("traceparent",), timestamps=True))
+    service = Service(source, sink, _learner(), policy=policy)
+    until("all", lambda: service.run_once() or service.stats.assignments == 20)
+    sink.commit({})
+    found = cluster.read(out)
+    source.close()
+    sink.close()
+    assert [list(record.headers) for record in found] == [given[:1]] * 10 + [[]] * 10
+    assert [record.timestamp for record in found] == [1_700_000_000_000] * 10 + [1_700_000_001_000] * 10
+    assert service.stats.latency.cumulative[-2:] == [0, 20]

@@ -13,7 +13,7 @@ from streamclust.checkpoint.files import encode
 from streamclust_connectors.decode import Decoder, Fields
 from streamclust_connectors.interfaces import Assigned, Batch, DataLoss, Extent, Message, Revoked, Transient
 from streamclust_connectors.service import Policy, Service
-from streamclust_connectors.service.outputs import ERROR_HEADER_PREFIX
+from streamclust_connectors.service.outputs import ERROR_HEADER_PREFIX, AssignmentForm
 from streamclust_connectors.sinks import ListSink
 from streamclust_connectors.sources import MemorySource
 from streamclust_connectors.state_directory import StateDirectory
@@ -95,7 +95,7 @@ def test_assignments_in_bundles_are_the_same():
     values, _ = events(200)
     one, many = ListSink(), ListSink()
     serve(MemorySource({P: values}, size=70), one)
-    serve(MemorySource({P: values}, size=70), many, policy=Policy(assignments_per_message=16))
+    serve(MemorySource({P: values}, size=70), many, policy=Policy(form=AssignmentForm(16)))
     bundles = many.values("assignments")
     assert [told for bundle in bundles for told in bundle] == one.values("assignments")
     assert max(map(len, bundles)) == 16
@@ -105,7 +105,7 @@ def test_components_are_named_if_asked_for():
     values, rows = events(190)
     plainly, asked = ListSink(), ListSink()
     serve(MemorySource({P: values}), plainly)
-    service = serve(MemorySource({P: values}), asked, policy=Policy(component=True))
+    service = serve(MemorySource({P: values}), asked, policy=Policy(form=AssignmentForm(component=True)))
     told = asked.values("assignments")
     assert "component" not in told[0]  # there was no model yet
     last = told[-1]

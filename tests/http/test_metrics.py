@@ -53,7 +53,7 @@ def test_names_units_and_labels(start):
         else:
             assert name in PLAIN or name.endswith(UNITS)
         labels = {label for sample in family.samples for label in sample.labels}
-        assert labels <= {"topic", "partition", "stage", "kind"}, "nothing is labelled by cluster"
+        assert labels <= {"topic", "partition", "stage", "kind", "le"}, "nothing is labelled by cluster"
     lag = {
         (s.labels["topic"], s.labels["partition"]): s.value for s in found["streamclust_lag_records"].samples
     }

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from streamclust.streaming import StreamClusterer
 from streamclust_connectors.http.backend import Backend, memory
 from streamclust_connectors.interfaces import Group, StreamModel
+from streamclust_connectors.service.latency import BOUNDS
 
 PREFIX = "streamclust_"
 COUNTERS = {
@@ -68,6 +69,13 @@ class ServiceCollector(Collector):
         for (topic, number), behind in dict(stats.lag).items():
             lag.add_metric([topic, str(number)], behind)
         yield lag
+        latency, bounds = stats.latency, [*map(str, BOUNDS), "+Inf"]
+        yield HistogramMetricFamily(
+            PREFIX + "latency_seconds",
+            "Time from the timestamp of a record to its outputs.",
+            buckets=list(zip(bounds, latency.cumulative, strict=True)),
+            sum_value=latency.total,
+        )
         if backend.service.group is not None:
             yield from group_gauges(backend.service.group)
         for name, (meaning, value) in self._gauges().items():

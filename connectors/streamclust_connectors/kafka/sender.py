@@ -52,8 +52,8 @@ class KafkaSender:
                 raise Transient(
                     f"topic {topic} has no partition {partition} yet, as far as this client knows"
                 )
-            for value, key, headers, _ in outputs:
-                sent.append(send(topic, value, key, list(headers), partition))
+            for value, key, headers, _, timestamp in outputs:
+                sent.append(send(topic, value, key, list(headers), partition, timestamp))
 
     @property
     def in_flight(self) -> int:

@@ -102,6 +102,8 @@ class Service:
         """Whether clusterer and offsets may be inconsistent after a failure; the checkpoint is reloaded first."""
         self._failures = 0
         self._progress = Progress()
+        self._answered: list[Sequence[Record]] = []
+        """Records of this iteration that were learnt for the first time."""
         self._notes = store if isinstance(store, OrderNotes) else None
         self._order = ReplayOrder([])
         self._interruption = Incident(log, "the service is interrupted", clock)
@@ -204,6 +206,7 @@ class Service:
     def _handle_poll(self, polled: Sequence[Assigned | Revoked | Batch]) -> None:
         """Handle the results of a poll, then write outputs, checkpoints and snapshots that are due."""
         self._needs_reload = True  # until all polled records are learnt
+        self._answered.clear()
         self._progress.deliver(polled)
         polled = self._order.arrange(polled)
         self._note_order(polled)
@@ -222,6 +225,8 @@ class Service:
         elif self.sink.exactly_once:
             self._commit()  # before the next poll: a rebalance must not find uncommitted outputs
         self._needs_reload = False
+        for records in self._answered:
+            self.stats.latency.observe(records, time.time())
         self._update_stats()
 
     def _note_order(self, polled: Sequence[Assigned | Revoked | Batch]) -> None:
@@ -367,6 +372,7 @@ class Service:
             stats.dead_letters += len(failures)
             stats.assignments += n_assigned
             self._progress.count(partition, records)
+            self._answered.append(records)
 
     def _emit_dead_letters(self, partition: Partition, failures: Sequence[Failure]) -> None:
         """Emit records that could not be decoded or learnt, unless that was done before a restart."""
@@ -391,8 +397,8 @@ class Service:
             with stats.timed("assign"):
                 found = learner.assign_many(run[fresh.start - start :])
             with stats.timed("emit"):
-                form = self.policy.assignments_per_message, self.policy.component
-                outputs = assignments(partition, events, fresh, found, self._model_name(), refused, *form)
+                form = self.policy.form
+                outputs = assignments(partition, events, fresh, found, self._model_name(), refused, form)
                 if outputs:
                     self.sink.emit("assignments", outputs)
             n_assigned = stop - fresh.start - sum(fresh.start <= i < stop for i in refused)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from streamclust import __version__
 from streamclust.lineage import Change
 from streamclust.streaming import Assignment, StreamClusterer
 from streamclust_connectors.decode import Decoded, Failure
-from streamclust_connectors.interfaces import Output, Partition
+from streamclust_connectors.interfaces import Headers, Output, Partition, Record
 
 ERROR_HEADER_PREFIX = "__streamclust.errors."
 """Prefix of the headers that are added to a dead letter."""
@@ -34,6 +34,23 @@ class ModelName(NamedTuple):
 
     version: int | None
     revision: int | None
+
+
+class AssignmentForm(NamedTuple):
+    """What the messages of assignments hold besides the answer."""
+
+    bundle: int = 1
+    """Number of assignments per message; above 1 a message is a list, without key, headers and timestamp."""
+    component: bool = False
+    """Whether assignments name the event's component."""
+    headers: Collection[str] = ()
+    """Names of the input's headers to copy."""
+    timestamps: bool = False
+    """Whether the message has the input's timestamp."""
+
+
+PLAIN_FORM = AssignmentForm()
+"""One assignment per message, without component, headers and timestamp of the input."""
 
 
 class AssignmentOutput(msgspec.Struct, gc=False, omit_defaults=True):
@@ -67,10 +84,9 @@ def assignments(
     found: Assignment | list[list[int]] | None,
     model: ModelName,
     left_out: Collection[int] = (),
-    bundle: int = 1,
-    component: bool = False,
+    form: AssignmentForm = PLAIN_FORM,
 ) -> list[Output]:
-    """One output per event of a run or, if `bundle` is larger than 1, one output per `bundle` events.
+    """One output per event of a run or, if `form.bundle` is larger than 1, one output per `form.bundle` events.
 
     `found` holds clusters, or the feature ids of each event; None before the first model. Events whose index is in
     `left_out` get none.
@@ -87,7 +103,7 @@ def assignments(
         ]
     else:
         columns = [none] * 4 if found is None else [values.tolist() for values in found]
-        if not component:
+        if not form.component:
             columns[3] = none
         contents = [
             AssignmentOutput(i, cluster, probability, novelty, *model, key, moment, number)
@@ -95,17 +111,32 @@ def assignments(
                 ids, *columns, keys, times, strict=True
             )
         ]
-    record_keys = [record.key for record in events.records[run]]
+    records = events.records[run]
     if left_out:
         kept = [i for i in range(len(contents)) if i + run.start not in left_out]
-        contents = [contents[i] for i in kept]
-        record_keys = [record_keys[i] for i in kept]
-    if bundle > 1:
-        values = [encode(contents[i : i + bundle]) for i in range(0, len(contents), bundle)]
+        contents, records = [contents[i] for i in kept], [records[i] for i in kept]
+    if form.bundle > 1:
+        values = [encode(contents[i : i + form.bundle]) for i in range(0, len(contents), form.bundle)]
         return [Output(value, None, (), partition) for value in values]
+    keys = [record.key for record in records]
+    headers = copied_headers(records, form.headers) if form.headers else repeat(())
+    timestamps = [record.timestamp for record in records] if form.timestamps else repeat(None)
     # not strict: `repeat` never ends
-    fields = zip(map(encode, contents), record_keys, repeat(()), repeat(partition), strict=False)
+    fields = zip(map(encode, contents), keys, headers, repeat(partition), timestamps, strict=False)
     return list(map(tuple.__new__, repeat(Output), fields))
+
+
+def copied_headers(records: Sequence[Record], names: Collection[str]) -> Iterable[Headers]:
+    """The headers of each record that have one of these names, or all for the name "*".
+
+    >>> from streamclust_connectors.interfaces import Message
+    >>> list(copied_headers([Message(0, b"", headers=[("traceparent", b"1"), ("b", b"2")])], ["traceparent"]))
+    [[('traceparent', b'1')]]
+    """
+    found = [record.headers for record in records]
+    if "*" in names or not any(found):
+        return found
+    return [[header for header in headers if header[0] in names] for headers in found]
 
 
 def lifecycle(partition: Partition, events: Decoded, last: int, changes: Sequence[Change]) -> list[Output]:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from streamclust_connectors.interfaces import Partition
+from streamclust_connectors.service.latency import LatencyHistogram
 
 RATE_SECONDS = 15.0
 """Seconds over which rates are averaged."""
@@ -54,6 +55,8 @@ class Stats:
     stopped: dict[Partition, str] = field(default_factory=dict)
     """Assigned partitions that are not read, and why: their state or their records cannot be used."""
     lag: dict[Partition, int] = field(default_factory=dict)
+    latency: LatencyHistogram = field(default_factory=LatencyHistogram)
+    """Time from the timestamps of records to their outputs."""
     trouble: str = "the service is starting"
     """Reason why it is not ready; empty if partitions are assigned and every one of them is read."""
     heartbeat: float = 0.0

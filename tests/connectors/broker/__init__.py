@@ -26,7 +26,11 @@ GUEST = "guest"
 USERS = " ".join(f'user_{name}="{PASSWORD}"' for name in (USER, GUEST))
 LOGIN = f"org.apache.kafka.common.security.plain.PlainLoginModule required {USERS};"
 SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-PROTOCOLS = {"tls": "SSL", "sasl": "SASL_PLAINTEXT", "both": "SASL_SSL"}
+OAUTH_LOGIN = (
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+    'unsecuredLoginStringClaim_sub="broker";'
+)
+PROTOCOLS = {"tls": "SSL", "sasl": "SASL_PLAINTEXT", "both": "SASL_SSL", "mutual": "SSL"}
 """Listeners of a secure broker, besides its plain one."""
 START = 180.0
 """Seconds a broker may take to start on a busy machine."""
@@ -121,19 +125,41 @@ class JavaBroker:
         _run("keytool", *QUICK, "-genkeypair", "-keyalg", "EC", *names, *store)
         _run("keytool", *QUICK, "-exportcert", "-rfc", "-file", certificate, *store)
         self.secure["certificate"] = str(certificate)
-        return {
+        return self._client_certificate() | {
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": f"User:ANONYMOUS;User:{USER}",
+            "super.users": f"User:ANONYMOUS;User:{USER};User:CN={USER};User:oauth-client",
             "ssl.keystore.location": keys,
             "ssl.keystore.type": "PKCS12",
             "ssl.keystore.password": PASSWORD,
-            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512,OAUTHBEARER",
+            "listener.name.sasl.oauthbearer.sasl.jaas.config": OAUTH_LOGIN,
+            "listener.name.both.oauthbearer.sasl.jaas.config": OAUTH_LOGIN,
             **{f"listener.name.{name}.plain.sasl.jaas.config": LOGIN for name in ("sasl", "both")},
             **{
                 f"listener.name.{name}.scram-sha-512.sasl.jaas.config": SCRAM_LOGIN
                 for name in ("sasl", "both")
             },
         }
+
+    def _client_certificate(self):
+        """A client's key and certificate, which the listener for mutual TLS trusts; none without openssl."""
+        if not shutil.which("openssl"):
+            return {}
+        key, certificate, trusted = (
+            self.directory / name for name in ("client.key", "client.pem", "trusted.p12")
+        )
+        new = ["-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate]
+        _run("openssl", "req", "-x509", *new, "-days", "30", "-subj", f"/CN={USER}")
+        store = ["-keystore", trusted, "-storetype", "PKCS12", "-storepass", PASSWORD, "-alias", "client"]
+        _run("keytool", *QUICK, "-importcert", "-noprompt", "-file", certificate, *store)
+        self.secure |= {"client_key": str(key), "client_certificate": str(certificate)}
+        mutual = {
+            "ssl.client.auth": "required",
+            "ssl.truststore.location": trusted,
+            "ssl.truststore.type": "PKCS12",
+            "ssl.truststore.password": PASSWORD,
+        }
+        return {f"listener.name.mutual.{name}": value for name, value in mutual.items()}
 
     def _java(self, *arguments):
         _run("java", *self.flags, "-cp", self.classpath, *arguments)

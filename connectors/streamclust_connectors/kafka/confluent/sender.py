@@ -60,8 +60,10 @@ class ConfluentSender:
         """Queue messages."""
         produce, failed = self.producer.produce, self._failed
         number = -1 if partition is None else partition
-        for value, key, headers, _ in outputs:
+        for value, key, headers, _, timestamp in outputs:
             more: dict[str, Any] = {"headers": list(headers)} if headers else {}
+            if timestamp is not None:
+                more["timestamp"] = timestamp
             try:
                 produce(topic, value, key, number, failed, **more)
             except BufferError:
