@@ -86,12 +86,13 @@ def all_at(members, position, partitions):
 
 
 def published(cluster, topic):
-    """Every model that was ever published, by version, and their versions in the order of the log."""
+    """Every model that was published, by version and revision, and their versions in the order of the log."""
     assembler, found, versions = Assembler(cluster.name, "models"), {}, []
     for record in cluster.read(model_topic(topic)):
         whole = assembler.add(record)
         if whole is not None and whole.name == MODEL:
-            model = model_in(whole.state())
+            state = whole.state()
+            model = model_in(state)
             versions.append(model.version)
-            found[model.version] = model
+            found[model.version, state.values["sequence"]] = model
     return found, versions

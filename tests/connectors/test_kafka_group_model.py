@@ -111,12 +111,13 @@ def check(cluster, topic, out, lives, written, member):
     assert versions == sorted(versions)
     rows = np.concatenate([rows for _, rows in written])
     at = [int(p) * 3 * N + int(i) for p, i in (one["id"].split("-")[-2:] for one in told)]
-    by_version = {v: model.predict(rows) for v, model in models.items()}
+    by_name = {name: model.predict(rows) for name, model in models.items()}
     assert all(
-        one["cluster"] == (None if one["version"] is None else by_version[one["version"]][place])
+        one["cluster"]
+        == (None if one["version"] is None else by_name[one["version"], one["revision"]][place])
         for one, place in zip(told, at, strict=True)
     )
-    assert {one["version"] for one in told} <= {None, *models}
+    assert {(one["version"], one["revision"]) for one in told} <= {(None, None), *models}
     shown = member.service.displayed_clusterer
     assert shown.n_clusters == 3
     assert shown.tree.total.weight[0] == len(rows)

@@ -418,6 +418,90 @@ class Changed(MemorySource):
         return self.now or super().extent(partition)
 
 
+class Refusing(ListSink):
+    """Refuses the outputs of one commit: of the last one, as the service stops."""
+
+    def __init__(self, service_of, **more):
+        super().__init__(**more)
+        self.service_of, self.refused = service_of, 0
+
+    def commit(self, positions):
+        if self.service_of().stopping and not self.refused:
+            self.refused += 1
+            raise Transient("a refusal that was still on its way")
+        super().commit(positions)
+
+
+@pytest.mark.parametrize("with_store", [True, False])
+def test_outputs_that_are_refused_as_the_service_stops_are_sent_again(tmp_path, with_store):
+    """Their records are learnt again from the last checkpoint, and only then are the offsets committed."""
+    values, _ = events(200)
+    source = MemorySource({P: values}, size=50, endless=True)
+    store = StateDirectory(tmp_path) if with_store else None
+    sink = Refusing(lambda: service)
+    service = Service(source, sink, StreamClusterer(**OPTIONS), store, policy=Policy(backoff=0.001))
+    poll = source.poll
+
+    def polled(seconds):
+        if service.stats.positions == {P: 200}:
+            service.stop()
+        return poll(seconds)
+
+    source.poll = polled
+    service.run()
+    assert sink.refused == 1
+    assert service.clusterer.n_seen == 200
+    assert source.committed == {P: 200}
+    assert {one["id"] for one in sink.values("assignments")} == {f"in-0-{i}" for i in range(200)}
+    assert service.stats.events == 200
+
+
+def test_a_loop_that_waits_for_long_is_not_ready():
+    """For a broker, in a call that does not return: nothing is read meanwhile."""
+    now = [100.0]
+    service = Service(
+        MemorySource({P: events(10)[0]}, endless=True), ListSink(), StreamClusterer(), clock=lambda: now[0]
+    )
+    assert not service.stats.ready
+    for _ in range(3):
+        service.run_once()
+    assert service.stats.ready
+    now[0] += 11.0
+    assert not service.stats.ready
+    assert "has not read anything for 11 s" in service.stats.not_ready
+    service.run_once()
+    assert service.stats.ready
+
+
+def test_records_that_were_delivered_and_not_learnt_are_behind():
+    """As when a commit fails again and again: the client has delivered everything, and nothing is learnt."""
+    source = MemorySource({P: events(100)[0]}, endless=True)
+    sink = ListSink(exactly_once=True)
+    service = Service(source, sink, StreamClusterer())
+    commit, broken = sink.commit, [False]
+
+    def failing(positions):
+        if broken[0]:
+            raise Transient("no broker")
+        commit(positions)
+
+    sink.commit = failing
+    for _ in range(3):
+        service.run_once()
+    assert service.stats.lag == {P: 0}
+    source.partitions[P] += [Message(100 + i, value) for i, value in enumerate(events(50)[0])]
+    broken[0] = True
+    for _ in range(3):
+        service._try_once()
+        assert not service.stats.ready
+        assert "no broker" in service.stats.not_ready
+    broken[0] = False
+    for _ in range(3):
+        service._try_once()
+    assert service.stats.ready
+    assert (service.stats.events, service.stats.messages) == (150, 150)
+
+
 class Shuffled(MemorySource):
     """Delivers small batches of its partitions in an order of chance."""
 
