@@ -154,7 +154,8 @@ def run_with_monitor(settings: Settings) -> None:
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(ExitCode.OK))  # nothing to save yet
     service = create_service(settings)
-    service.stop_on_signals(STOP_SECONDS)
+    # Events sent by HTTP are nowhere else: their last checkpoint is waited for.
+    service.stop_on_signals(STOP_SECONDS if settings.source_kind == "kafka" else None)
     gc.freeze()  # imported objects are permanent: the collector skips them from now on
     log.info("started", extra={"source": settings.source_kind, "output": settings.output_kind})
     over = threading.Event()

@@ -85,6 +85,8 @@ def examined(plain: socket.socket, server: str, options: Mapping[str, Any]) -> s
         if "certificate required" in str(error).lower() or "bad certificate" in str(error).lower():
             return f"{server} asks for a certificate of this client: set ssl_certfile and ssl_keyfile"
         return f"{server} does not answer as a Kafka broker: {type(error).__name__}: {error}"
+    finally:
+        channel.close()
     return NOT_DIAGNOSED
 
 

@@ -7,7 +7,7 @@ good after brokers have failed over.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -16,7 +16,6 @@ from kafka import TopicPartition as KafkaPartition
 
 from streamclust_connectors.interfaces import Extent, Partition
 from streamclust_connectors.kafka.client_protocols import COMMITTED_TIMEOUT_SECONDS, INQUIRY_TIMEOUT_SECONDS
-from streamclust_connectors.kafka.conversions import plain
 from streamclust_connectors.kafka.error_translation import translated_errors
 
 TIMEOUT_MS = 1000 * INQUIRY_TIMEOUT_SECONDS
@@ -63,13 +62,11 @@ class Inquiries:
             admin.close()
         return dict(found)
 
-    def ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """End offsets of partitions."""
-        names = [KafkaPartition(*name) for name in partitions]
+    def end(self, partition: Partition, seconds: float = INQUIRY_TIMEOUT_SECONDS) -> int:
+        """End offset of a partition."""
         with self._asking() as client:
-            return {
-                plain(name): end for name, end in client.end_offsets(names, timeout_ms=TIMEOUT_MS).items()
-            }
+            (end,) = client.end_offsets([KafkaPartition(*partition)], timeout_ms=1000 * seconds).values()
+        return int(end)
 
     def committed(self, partition: Partition) -> int | None:
         """Offset committed by the group; waits for pending transactions."""

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from streamclust_connectors.interfaces import Partition, Transient
 
 WATCH_SECONDS = 5.0
 """Time between two questions for the ends of partitions."""
+ASK_SECONDS = 3.0
+"""Time limit of a question."""
 UNREAD_SECONDS = 10.0
 """Time without any delivered record after which a partition that has some is reported as unread."""
 STALLED_SECONDS = 30.0
@@ -32,8 +34,8 @@ class Asked(NamedTuple):
 class EndInquiries(Protocol):
     """A client that asks for the ends of partitions; may raise any error."""
 
-    def ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """End offsets of partitions."""
+    def end(self, partition: Partition, seconds: float) -> int:
+        """End offset of a partition."""
 
     def close(self) -> None:
         """Close the client."""
@@ -46,7 +48,7 @@ class ProgressWatch:
         self.inquiries, self._clock = inquiries, clock
         self.asked: dict[Partition, Asked] = {}
         self._failures: dict[Partition, tuple[float, str]] = {}
-        """When the end of a partition could first not be asked for, and why."""
+        """Since when there was no answer about a partition, and why."""
         self._positions: dict[Partition, int] = {}
         """Next offset to deliver of each partition."""
         self._behind: dict[Partition, tuple[int, float]] = {}
@@ -95,28 +97,24 @@ class ProgressWatch:
         self.inquiries.close()
 
     def ask(self) -> None:
-        """Ask for the ends of all partitions or, if that fails, of each by itself."""
-        names = list(self._positions)
-        if not names or self._ask(names):
-            return
-        for name in names:
-            if len(names) > 1 and not self._closed.is_set():
-                self._ask([name])
+        """Ask for the end of each partition."""
+        for name in list(self._positions):
+            if not self._closed.is_set():
+                self._ask(name)
 
-    def _ask(self, names: list[Partition]) -> bool:
+    def _ask(self, name: Partition) -> None:
+        asked = self.asked.get(name)
+        began = self._clock()
         try:
-            found = self.inquiries.ends(names)
+            end = self.inquiries.end(name, ASK_SECONDS)
         except Exception as error:  # of any kind: this thread must go on
             reason = str(error) if isinstance(error, Transient) else f"{type(error).__name__}: {error}"
-            if len(names) == 1:
-                self._failures.setdefault(names[0], (self._clock(), reason))
-            return False
+            self._failures.setdefault(name, (began if asked is None else asked.at, reason))
+            return
         now = self._clock()
-        self.asked |= {name: Asked(end, now) for name, end in found.items()}
-        for name, end in found.items():
-            self._failures.pop(name, None)
-            self._note(name, end, now)
-        return True
+        self.asked[name] = Asked(end, now)
+        self._failures.pop(name, None)
+        self._note(name, end, now)
 
     def _note(self, name: Partition, end: int, now: float) -> None:
         """Note whether a partition has records that were not delivered, and since when it stands still."""

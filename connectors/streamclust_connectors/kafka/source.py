@@ -90,7 +90,7 @@ class KafkaSource:
             self._connect, lambda client: client.close(autocommit=False, timeout_ms=500)
         )
         self._inquiries = Inquiries(self.options)
-        self._watch = ProgressWatch(Inquiries(self.options))
+        self._watch = ProgressWatch(Inquiries(self.options | {"bootstrap_timeout_ms": 3000}))
         self._rebalances: deque[Assigned | Revoked] = deque()
         self._unsought: set[KafkaPartition] = set()
         """Assigned partitions that are paused until `seek`."""
@@ -259,10 +259,6 @@ class KafkaSource:
         found = self._inquiries.extent(partition)
         self._ends[KafkaPartition(*partition)] = found.end
         return found
-
-    def ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """End offsets of partitions, asked for now."""
-        return self._inquiries.ends(partitions)
 
     def seek(self, partition: Partition, offset: int) -> None:
         """Deliver from this offset on."""

@@ -456,11 +456,13 @@ class Service:
         """Write the final checkpoint, with retries; raises the last failure after a time limit.
 
         If outputs could not be delivered, the latest checkpoint is loaded, and the records since are learnt and their
-        outputs sent again. In a group a failure is only logged: the next owners replay the records.
+        outputs sent again. In a group, or if the service was interrupted anyway, a failure is only logged: the records
+        since the last checkpoint are replayed by the next owners, or the next start.
         """
-        wanted, give_up = dict(self.partitions.positions), self._clock() + self.policy.stop_within
+        wanted, interrupted = dict(self.partitions.positions), self._interruption.under_way
         if self._needs_reload and not wanted:
             return  # nothing was read
+        give_up = self._clock() + self.policy.stop_within
         while True:
             try:
                 self._learn_up_to(wanted, give_up)
@@ -469,13 +471,14 @@ class Service:
                 failure, self._needs_reload = error, True
             if failure is None:
                 return
-            if self.group is not None:
+            over = self._clock() >= give_up
+            if self.group is not None or (interrupted and over):
                 log.warning(
-                    "the final state was not committed (%s); the next owners replay the records since the last commit",
+                    "the final state was not committed (%s); the records since the last commit will be replayed",
                     failure,
                 )
                 return
-            if self._clock() >= give_up:
+            if over:
                 if isinstance(failure, OSError):
                     why = checkpoint_failure_message(self.stats)
                     log.error("stopping without a final checkpoint: %s", why)
@@ -493,7 +496,6 @@ class Service:
             if self._clock() >= give_up:
                 raise Transient("records could not be learnt again in time after a failure")
             self.run_once()
-            self.stats.beat()
 
     def _last_checkpoint(self) -> OSError | None:
         with self.lock:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -50,8 +50,10 @@ class ConfluentInquiries:
         return Extent(first, end, topic["topic_id"], len(topic["partitions"]))
 
     @staticmethod
-    def _watermarks(client: Consumer, partition: Partition) -> tuple[int, int]:
-        found = client.get_watermark_offsets(TopicPartition(*partition), INQUIRY_TIMEOUT_SECONDS)
+    def _watermarks(
+        client: Consumer, partition: Partition, seconds: float = INQUIRY_TIMEOUT_SECONDS
+    ) -> tuple[int, int]:
+        found = client.get_watermark_offsets(TopicPartition(*partition), seconds)
         if found is None:
             raise Transient(f"the broker did not return the end offset of {partition[0]}-{partition[1]}")
         return found
@@ -65,10 +67,10 @@ class ConfluentInquiries:
         whole = b"".join(part.to_bytes(8, "big", signed=True) for part in bits)
         return {"topic_id": str(uuid.UUID(bytes=whole)), "partitions": found.partitions}
 
-    def ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """End offsets of partitions."""
+    def end(self, partition: Partition, seconds: float = INQUIRY_TIMEOUT_SECONDS) -> int:
+        """End offset of a partition."""
         with self._asking() as client:
-            return {name: self._watermarks(client, name)[1] for name in partitions}
+            return self._watermarks(client, partition, seconds)[1]
 
     def committed(self, partition: Partition) -> int | None:
         """Offset committed by the group; waits for pending transactions."""

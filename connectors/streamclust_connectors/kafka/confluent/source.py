@@ -303,10 +303,6 @@ class ConfluentSource:
         self._ends[partition] = found.end
         return found
 
-    def ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """End offsets of partitions, asked for now."""
-        return self._inquiries.ends(partitions)
-
     def seek(self, partition: Partition, offset: int) -> None:
         """Deliver from this offset on."""
         if partition not in self._memberships:
