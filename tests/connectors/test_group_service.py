@@ -3,13 +3,14 @@
 import threading
 from unittest.mock import MagicMock
 
+import numpy as np
 import pytest
 
 from streamclust import StreamClusterer
-from streamclust.checkpoint import shard_in
+from streamclust.checkpoint import State, shard_in
 from streamclust_connectors.decode import Decoder
 from streamclust_connectors.interfaces import DataLoss, Transient, positions_from_state
-from streamclust_connectors.kafka.group_model import Leader
+from streamclust_connectors.kafka.group_model import MODEL, GroupModel, Leader
 from streamclust_connectors.kafka.state_records import StoredState, packed
 from streamclust_connectors.kafka.state_topic import STATE
 from streamclust_connectors.service import Policy, Service
@@ -215,3 +216,38 @@ def test_a_refit_that_fails_leaves_the_group_its_last_model(monkeypatch):
     monkeypatch.setattr(leader.clusterer, "catch_up", lambda: 1 / 0)
     with pytest.raises(Transient, match="model failed: ZeroDivisionError"):
         leader.publication()
+
+
+def drifting(n=7000):
+    """Two clusters, which move slowly after 4,000 events."""
+    rng = np.random.default_rng(0)
+    return (
+        rng.normal(size=(n, 1))
+        + 12.0 * rng.integers(2, size=(n, 1))
+        + np.clip(np.arange(n) - 4000, 0, None)[:, None] / 1000
+    )
+
+
+def test_members_follow_every_publication_of_a_version():
+    """Between refits the clusters of a version move, and it is published again: two members must not differ then."""
+    rows, points = drifting(), np.linspace(-6.0, 18.0, 100)[:, None]
+    leader, member = StreamClusterer(seed=3), StreamClusterer(seed=3)
+    group = GroupModel("in", "g", "one", MagicMock(), {}, StreamClusterer)
+    group._thread = MagicMock()  # the test brings what the thread would read
+    answers = {}
+    for sequence, start in enumerate(range(4000, 7000, 250), 1):
+        leader.learn_many(rows[0 if start == 4000 else start : start + 250])
+        state = leader.merged_state()
+        published = State(state.arrays, state.values | {"sequence": sequence, "published_at": 0.0})
+        group._apply(StoredState(MODEL, str(sequence), packed(published)))
+        group.update_learner(member)
+        name = member.model.version, group.revision
+        assert name == (leader.model.version, sequence)
+        ours, theirs = member.assign_many(points), leader.assign_many(points)
+        assert np.array_equal(ours.cluster, theirs.cluster)
+        np.testing.assert_allclose(ours.novelty, theirs.novelty)
+        answers[name] = tuple(ours.cluster.tolist())
+    versions = [version for version, _ in answers]
+    assert len(set(versions)) < len(set(zip(versions, answers.values(), strict=True))), (
+        "no version had two answers"
+    )
