@@ -8,6 +8,7 @@ import pytest
 
 from streamclust import StreamClusterer
 from streamclust.checkpoint import State, shard_in
+from streamclust.streaming import ModelSharing
 from streamclust_connectors.decode import Decoder
 from streamclust_connectors.interfaces import DataLoss, Transient, positions_from_state
 from streamclust_connectors.kafka.group_model import MODEL, GroupModel, Leader
@@ -32,7 +33,7 @@ class Alone:
         self.closed = False
 
     def update_learner(self, learner):
-        learner.follow(None)
+        learner.sharing.follow(None)
 
     def update_leadership(self, positions):
         pass
@@ -206,14 +207,14 @@ def test_a_summary_that_cannot_be_read_is_left_out_of_the_model():
     sound = packed(shard_in(alone.to_state(), P))
     leader = Leader("in", 2, Read(sound, b"rubbish"), StreamClusterer(), 0)
     assert leader.publication().sequence == 1
-    assert leader.clusterer.shards == (P,)
+    assert leader.clusterer.shards.names == (P,)
 
 
 def test_a_refit_that_fails_leaves_the_group_its_last_model(monkeypatch):
     alone = StreamClusterer()
     alone.learn_many(events(N)[1], shard=P)
     leader = Leader("in", 1, Read(packed(shard_in(alone.to_state(), P))), StreamClusterer(), 0)
-    monkeypatch.setattr(leader.clusterer, "catch_up", lambda: 1 / 0)
+    monkeypatch.setattr(ModelSharing, "catch_up", lambda self: 1 / 0)
     with pytest.raises(Transient, match="model failed: ZeroDivisionError"):
         leader.publication()
 
@@ -237,7 +238,7 @@ def test_members_follow_every_publication_of_a_version():
     answers = {}
     for sequence, start in enumerate(range(4000, 7000, 250), 1):
         leader.learn_many(rows[0 if start == 4000 else start : start + 250])
-        state = leader.merged_state()
+        state = leader.sharing.merged_state()
         published = State(state.arrays, state.values | {"sequence": sequence, "published_at": 0.0})
         group._apply(StoredState(MODEL, str(sequence), packed(published)))
         group.update_learner(member)

@@ -1,0 +1,306 @@
+"""ClusterQueries: the part of a clusterer that tells what was found. It changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamclust._kernels.types import Floats
+from streamclust.engine import Model
+from streamclust.engine.cluster_view import ClusterView, cluster_view
+from streamclust.engine.feature_profiles import FeatureProfile, Profiles, profiles
+from streamclust.lineage import Change, Lineage
+from streamclust.moments import Moments
+from streamclust.sketch import Sketch
+from streamclust.streaming.clusters import Cluster, clusters_of
+from streamclust.streaming.pipeline import EventPipeline
+from streamclust.streaming.thread_safety import ThreadSafe
+from streamclust.tree import SummaryTree
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from streamclust.hierarchy.agglomerate import MethodName
+    from streamclust.hierarchy.dendrogram import Dendrogram
+
+
+class ClusterQueries(ThreadSafe):
+    """The clusters, their lives, the summary and pictures of a stream."""
+
+    _pipeline: EventPipeline
+
+    @property
+    def model(self) -> Model | None:
+        """The published model; None before the first event."""
+        return self._pipeline.engine.model
+
+    @property
+    def n_seen(self) -> int:
+        """Number of events learnt."""
+        return self._pipeline.projection.n_seen + self._pipeline.n_waiting
+
+    @property
+    def sketch(self) -> Sketch | None:
+        """The map that reduces wide events; None until it is learnt, and if events are not wide.
+
+        `tree` and `shards.tree` are in its coordinates, everything else is in the features.
+        """
+        return self._pipeline.projection.sketch
+
+    @property
+    def effective_events(self) -> float:
+        """Number of independent events that those learnt are worth: `n_seen`, or fewer if they depend on each other.
+
+        Slowly wandering sources and repeated events hold less information than as many independent events, and count
+        for less in decisions about clusters. Estimated from the latest events.
+
+        >>> from streamclust import StreamClusterer
+        >>> rows = np.random.default_rng(0).normal(size=(500, 2))
+        >>> independent, repeated = StreamClusterer(), StreamClusterer()
+        >>> independent.learn_many(rows)
+        >>> repeated.learn_many(np.repeat(rows, 10, axis=0))
+        >>> independent.effective_events, repeated.effective_events < 1500
+        (500.0, True)
+        """
+        with self._turn, self._lock:
+            self._pipeline.flush()
+            return self.n_seen * self._pipeline.engine.present.evidence
+
+    @property
+    def n_failed_refits(self) -> int:
+        """Number of refits, and looks between them, that failed: each time the last good model stayed."""
+        return self._pipeline.engine.counters.n_failed_refits
+
+    @property
+    def n_failed_in_a_row(self) -> int:
+        """Number of refits and looks that have failed since a refit last succeeded."""
+        return self._pipeline.engine.counters.failures_in_a_row
+
+    @property
+    def last_refit_error(self) -> str:
+        """Reason of the latest failure of a refit; empty if none has failed."""
+        return self._pipeline.engine.counters.last_failure
+
+    @property
+    def residual_growth(self) -> float:
+        """Share of the latest events that `sketch` leaves out, as a multiple of its share when the sketch was learnt.
+
+        About 1 while the stream varies in the same directions, and if events are not wide. A warning (`LeftSketch`)
+        says once that the stream has left them.
+        """
+        return self._pipeline.projection.residual_growth
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of clusters now."""
+        model = self.model
+        if model is None:
+            return 0 if self._pipeline.projection.only_cluster is None else 1
+        return len(model.names)
+
+    @property
+    def clusters(self) -> list[Cluster]:
+        """The clusters as of now, the heaviest first; while another thread is learning, as they were published last."""
+        return self._if_free(self._clusters_now, self._clusters_published)
+
+    def _clusters_now(self) -> list[Cluster]:
+        self._pipeline.flush()
+        engine, model = self._pipeline.engine, self.model
+        if model is None:
+            return self._waiting_cluster()
+        rows, parts = self._expanded(engine.queries.clusters()), self._expanded(engine.queries.components())
+        return clusters_of(
+            model, rows, parts, self._pipeline.schema, engine.lineage.born_at, engine.queries.last_seen()
+        )
+
+    def _clusters_published(self) -> list[Cluster]:
+        """The clusters of the published model, without waiting for the thread that learns."""
+        model = self.model
+        if model is None:
+            with self._turn, self._lock:
+                return self._clusters_now()
+        rows, parts = model.clusters, model.active.clusters
+        if model.sketch is not None:
+            rows, parts = model.sketch.expand_moments(rows), model.sketch.expand_moments(parts)
+        last_seen = dict.fromkeys(model.names.tolist(), model.n_seen)
+        return clusters_of(
+            model, rows, parts, self._pipeline.schema, self._pipeline.engine.lineage.born_at, last_seen
+        )
+
+    def _waiting_cluster(self) -> list[Cluster]:
+        """The cluster of all events while they wait for their sketch; none before the first."""
+        projection = self._pipeline.projection
+        if projection.only_cluster is None:
+            return []
+        whole, n = projection.waiting_moments(), projection.n_waiting
+        mean = self._pipeline.schema.mapping(whole.mean[0])
+        return [
+            Cluster(
+                projection.only_cluster, float(whole.weight[0]), 1.0, mean, whole.covariance[0], 1, n, whole
+            )
+        ]
+
+    def _expanded(self, rows: Moments) -> Moments:
+        """Moments in the events' own features."""
+        return rows if self.sketch is None else self.sketch.expand_moments(rows)
+
+    @property
+    def centers(self) -> dict[int, dict[Hashable, float]]:
+        """The centre of each cluster by id and feature, as River's metrics read them, the heaviest cluster first.
+
+        Its mean or, for a cluster of several components, the mean of the densest: a ring's own mean is not in it.
+        """
+        found, model = self.clusters, self.model
+        return {
+            cluster.id: cluster.mean if len(cluster.components) == 1 else self._densest(model, cluster)
+            for cluster in found
+        }
+
+    def _densest(self, model: Model | None, cluster: Cluster) -> dict[Hashable, float]:
+        """The mean of the component of a cluster that is the least novel."""
+        assert model is not None  # clusters of several components are a model's
+        means = cluster.components.mean
+        return self._pipeline.schema.mapping(means[model.novelty(means).argmin()])
+
+    def describe(self, cluster: int) -> list[FeatureProfile]:
+        """Mean and standard deviation of each feature in a cluster, beside those of all events, the most telling first.
+
+        >>> rng = np.random.default_rng(0)
+        >>> from streamclust import StreamClusterer
+        >>> model = StreamClusterer()
+        >>> for kind in rng.integers(2, size=500):
+        ...     model.learn_one({"length": rng.normal(9.0 * kind), "noise": rng.normal()})
+        >>> telling, other = model.describe(model.predict_one({"length": 9.0, "noise": 0.0}))
+        >>> telling.name, round(telling.mean), round(telling.overall_mean), other.distance < telling.distance / 10
+        ('length', 9, 5, True)
+        """
+        return self.profiles().describe(cluster)
+
+    def profiles(self) -> Profiles:
+        """`describe` for all clusters, as arrays that later learning does not change."""
+        with self._turn, self._lock:
+            self._pipeline.flush()
+            return profiles(self._pipeline.engine, self.feature_names, self.sketch)
+
+    def view(self) -> ClusterView:
+        """Data for pictures: the clusters, the leaves of the summary, and the cluster of each leaf.
+
+        >>> from streamclust import StreamClusterer
+        >>> model = StreamClusterer()
+        >>> model.learn_many([{"x": 1.0}, {"x": 1.5}])
+        >>> model.view().leaves.weight, model.view().owners
+        (array([2.]), array([0]))
+        """
+        with self._turn, self._lock:
+            self._pipeline.flush()
+            return cluster_view(self._pipeline.engine, self.feature_names, self._expanded)
+
+    @property
+    def tree(self) -> SummaryTree:
+        """The summary of everything learnt: the trees of all shards, merged into a new one; of `sketch`'s coordinates.
+
+        >>> from streamclust import StreamClusterer
+        >>> model = StreamClusterer()
+        >>> model.learn_many([{"x": 1.0}, {"x": 2.0}, {"x": 3.0}])
+        >>> model.tree.total.weight, model.tree.total.mean
+        (array([3.]), array([[2.]]))
+        """
+        with self._turn, self._lock:
+            self._pipeline.flush()
+            return self._pipeline.engine.shards.merged_tree()
+
+    def latest(self, n: int = 256) -> Floats:
+        """About n of the latest events as rows in the order of `feature_names`, the oldest first in each shard.
+
+        Not every event is kept: once some thousands have come, one in eight is. Values that were missing are filled in.
+
+        >>> from streamclust import StreamClusterer
+        >>> model = StreamClusterer()
+        >>> model.learn_many([{"x": 1.0}, {"x": 2.0}, {"x": 3.0}])
+        >>> model.latest(2)
+        array([[2.],
+               [3.]])
+        """
+        with self._turn, self._lock:
+            self._pipeline.flush()
+            shards, projection = self._pipeline.engine.shards, self._pipeline.projection
+            if projection.sketch is not None or projection.waiting:
+                return projection.latest(n)
+            return (
+                shards.recent.watched_rows(-(-n // len(shards)))
+                if shards
+                else np.empty((0, len(self.feature_names)))
+            )
+
+    @property
+    def events(self) -> list[Change]:
+        """Lifecycle events of the clusters (born, died, returned, split, merged); the latest 10,000."""
+        return list(self._pipeline.engine.lineage)
+
+    @property
+    def lineage(self) -> Lineage:
+        """The lives of the clusters: iterates over `events`, has `history`, the shares over time, and `plot()`."""
+        return self._pipeline.engine.lineage
+
+    @property
+    def feature_names(self) -> tuple[Hashable, ...]:
+        """The features seen so far, in the order of their columns."""
+        return self._pipeline.schema.names
+
+    def snapshot(self, method: MethodName = "rbhc", consistent: bool = True) -> Dendrogram:
+        """The hierarchy of everything learnt until now: "rbhc", "abc" or "bhc".
+
+        Cut at `n_clusters` it gives the clusters, with their ids. `consistent=False` merges the summary's leaves
+        whatever their clusters.
+        """
+        with self._turn, self._lock:
+            self._pipeline.flush()
+            search, sketch = self._pipeline.engine.queries.snapshot_search(method, consistent), self.sketch
+        tree = search()
+        return tree if sketch is None else replace(tree, leaves=sketch.expand_moments(tree.leaves))
+
+    # ---------------------------------------------------------------- for people
+
+    def plot(self, features: tuple[Hashable, Hashable] | None = None, **options: Any) -> Axes:
+        """The clusters and the latest events over two features, given by name: see `streamclust.plots.plot_clusters`.
+
+        `lineage.plot()` draws what became of the clusters, `snapshot().plot()` their hierarchy.
+        """
+        from streamclust.plots import plot_clusters
+
+        with self._turn, self._lock:
+            self._pipeline.flush()
+            if self.model is None:
+                raise ValueError("there is nothing to draw: learn at least one event first")
+            names, model = self.feature_names, self.model
+            latest = (
+                self.latest()
+                if self.sketch is not None
+                else self._pipeline.engine.shards.recent.watched_rows()
+            )
+            components = self._expanded(self._pipeline.engine.queries.components())
+        if features is not None and not set(features) <= set(names):
+            raise ValueError(f"features must be two of {list(names)}, got {tuple(features)}")
+        shown: dict[str, Any] = {
+            "features": (0, 1) if features is None else tuple(map(names.index, features)),
+            "ids": model.names[model.place],
+            "events": latest,
+            "labels": model.predict(latest),
+            "names": names,
+        }
+        return plot_clusters(components, **(shown | options))
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{c.id}</td><td>{c.weight:.6g}</td><td>{c.share:.1%}</td><td>{c.born:,}</td>"
+            f"<td>{', '.join(f'{n}={v:.4g}' for n, v in list(c.mean.items())[:8])}</td></tr>"
+            for c in self.clusters
+        )
+        changes = "".join(f"<li>{change!r}</li>" for change in self.events[-5:])
+        return (
+            f"<table><caption>{self.n_clusters} clusters of {self.n_seen:,} events</caption>"
+            f"<tr><th>id<th>weight<th>share<th>born<th>mean</tr>{rows}</table><ul>{changes}</ul>"
+        )

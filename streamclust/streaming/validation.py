@@ -1,0 +1,249 @@
+"""Checking events: reading them as rows, and finding those that cannot be learnt. Nothing is changed by it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from copy import copy
+from typing import NamedTuple, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from streamclust._kernels.types import Floats
+from streamclust.engine.event_rows import Row
+from streamclust.families import FamilyLike, is_discrete
+from streamclust.frames import TableLike, without_text
+from streamclust.late import issparse
+from streamclust.refit.bkm.fit import check_points
+from streamclust.schema import Cells, Schema, table_of
+from streamclust.sketch import check_lengths
+from streamclust.streaming.checked_events import Checked, Reason
+from streamclust.streaming.clocks import Clocks
+from streamclust.streaming.table_rows import (
+    NO_FEATURE,
+    any_values,
+    cells_of,
+    is_table,
+    mappings,
+    n_named,
+    name_columns,
+    present,
+    within,
+)
+from streamclust.tree.rows import MAX_WEIGHT, MIN_WEIGHT, check_rows
+from streamclust.values import MAX_MAGNITUDE
+
+
+class NeedsRowByRow(Exception):  # noqa: N818
+    """Rows need checking one by one: times are out of order, or an event of weight 0 brings a feature."""
+
+
+class BatchColumns(NamedTuple):
+    """Weights, times, shard and skipped columns of a batch."""
+
+    weight: ArrayLike | None
+    time: ArrayLike | None
+    shard: Hashable
+    left_out: tuple[Hashable, ...]
+
+
+class Validator:
+    """Checks the events of a stream, by its family and by what a missing value is.
+
+    `zeros`: a missing value is 0. `skips_text`: columns of text in a frame are left out; else they are errors.
+    `unit`: events are compared by angle, which an event of zeros has not.
+    """
+
+    def __init__(self, family: FamilyLike, zeros: bool, skips_text: bool, unit: bool = False) -> None:
+        self.family, self.zeros, self.skips_text, self.unit = family, zeros, skips_text, unit
+        self._whole = is_discrete(family)
+
+    def check(
+        self,
+        X: TableLike,
+        schema: Schema,
+        clocks: Clocks | None,
+        least: int | None,
+        weight: ArrayLike | None = None,
+        time: ArrayLike | None = None,
+        shard: Hashable = 0,
+        all_or_none: bool = False,
+    ) -> Checked:
+        """Read and check events against copies of schema and clocks; without clocks, times are not kept.
+
+        `least`: how many features the first event of all must have; None once one was learnt. With `all_or_none` the
+        first refusal is raised.
+        """
+        left_out: list[Hashable] = []
+        if self.skips_text:
+            X, left_out = without_text(X, schema.names)
+        aside = BatchColumns(weight, time, shard, tuple(left_out))
+        try:
+            return self._all(X, copy(schema), None if clocks is None else clocks.copy(), least, aside)
+        except NeedsRowByRow:
+            pass
+        except (TypeError, ValueError):
+            if all_or_none or not is_table(X, schema):
+                raise
+        clocks = None if clocks is None else clocks.copy()
+        return self._one_by_one(X, copy(schema), clocks, least, aside, all_or_none)
+
+    def _all(
+        self,
+        X: TableLike,
+        schema: Schema,
+        clocks: Clocks | None,
+        least: int | None,
+        aside: BatchColumns,
+    ) -> Checked:
+        """Check all events at once; raises if any is refused, NeedsRowByRow if they must be checked in turn."""
+        before = len(schema)
+        rows = self._read(X, schema)
+        # a table that comes back as it is was found within the limits
+        complete = False
+        if isinstance(rows, np.ndarray) and (rows is X or within(rows)):
+            complete = True
+            self.check_within(rows)
+        else:
+            self.check_values(present(rows))
+        if self.unit:
+            check_lengths(rows if isinstance(rows, np.ndarray) else any_values(rows))
+        if least is not None and len(rows) and not self.zeros:
+            self.check_cells(cells_of(cast(Floats, rows[0]), schema), least)
+        w, t = checked_columns(len(rows), aside.weight, aside.time)
+        t = None if clocks is None else t
+        if w is not None and not w.all() and len(schema) > before:
+            raise NeedsRowByRow  # events of weight 0 bring no feature
+        if clocks is not None and not _in_time(clocks, aside.shard, w, t, len(rows)):
+            raise NeedsRowByRow
+        named = n_named(X, schema)
+        return Checked(rows, schema.columns, {}, w, t, aside.shard, aside.left_out, named, complete)
+
+    def _one_by_one(
+        self,
+        X: TableLike,
+        schema: Schema,
+        clocks: Clocks | None,
+        least: int | None,
+        aside: BatchColumns,
+        all_or_none: bool,
+    ) -> Checked:
+        """Check events in turn; those that are refused, or weigh nothing, bring no feature along."""
+        name_columns(X, schema)
+        n = X.shape[0] if issparse(X) else len(X)
+        weight, time = (values.tolist() for values in columns(n, aside.weight, aside.time))
+        rows: list[Row] = []
+        kept: list[int] = []
+        refused: dict[int, Reason] = {}
+        for i, x in enumerate(mappings(X, schema)):
+            try:
+                cells = schema.cells(x)
+                self.check_cells(cells, least)
+                w, t = weight_and_time(weight[i], None if aside.time is None else time[i])
+                if w > 0:
+                    if clocks is not None:
+                        clocks.tell(aside.shard, t)
+                    schema.adopt(cells.columns)
+                    least = None
+                else:
+                    cells = schema.cells(x, extend=False)
+            except (TypeError, ValueError) as error:
+                if all_or_none:
+                    raise
+                refused[i] = Reason.of(error)
+                if not refused[i].of_time:
+                    continue
+                cells = schema.cells(x, extend=False)
+            rows.append(cells)
+            kept.append(i)
+        return Checked(
+            rows if self.zeros else table_of(rows, len(schema)),
+            schema.columns,
+            refused,
+            None if aside.weight is None else np.array(weight)[kept],
+            None if aside.time is None or clocks is None else np.array(time)[kept],
+            aside.shard,
+            aside.left_out,
+            n_named(X, schema),
+        )
+
+    def _read(self, X: TableLike, schema: Schema) -> Floats | list[Row]:
+        """Rows of a table, or the cells of each event where what an event lacks is 0."""
+        if issparse(X):
+            if not self.zeros:
+                raise ValueError(
+                    'a sparse table leaves out zeros: use missing="zero", or give it as .toarray()'
+                )
+            return schema.read_sparse(X)
+        return schema.read_events(X) if self.zeros and isinstance(X, list) else schema.table(X, copy=False)
+
+    def check_values(self, values: Floats) -> None:
+        """Raise ValueError for rows with numbers that are too large, or that the family cannot have produced."""
+        if not within(values):
+            check_rows(values.shape[1], values, None, None)
+        self.check_within(values)
+
+    def check_within(self, values: Floats) -> None:
+        """Raise ValueError for rows of numbers, none too large, that the family cannot have produced."""
+        if self._whole:
+            check_points(self.family, values)
+
+    def check_points(self, values: Floats) -> None:
+        """Raise ValueError for rows of finite numbers that the family cannot have produced, or without an angle."""
+        check_points(self.family, values)
+        if self.unit:
+            check_lengths(values)
+
+    def check_cells(self, cells: Cells, least: int | None) -> None:
+        """Raise ValueError for an event that cannot be learnt; the first one must have at least `least` features."""
+        at, values, known = cells
+        if not values:
+            raise ValueError(NO_FEATURE)
+        if not max(map(abs, values)) <= MAX_MAGNITUDE:
+            name = next(n for n, i in known.items() if i in at and abs(values[at.index(i)]) > MAX_MAGNITUDE)
+            value = values[at.index(known[name])]
+            raise ValueError(
+                f"feature {name!r} is {value}: every value must be at most {MAX_MAGNITUDE:g}; rescale it"
+            )
+        if self._whole or self.unit:
+            self.check_points(np.array([values]))
+        if least is not None and not self.zeros and len(at) < max(max(at) + 1, least):
+            raise ValueError("the first event must be complete: there is nothing to fill it from")
+
+
+def _in_time(clocks: Clocks, shard: Hashable, w: Floats | None, t: Floats | None, n: int) -> bool:
+    """Whether the clock takes the times of all events that weigh something."""
+    if w is not None and not w.all():
+        t, n = None if t is None else t[w > 0], int(np.count_nonzero(w))
+    return n == 0 or clocks.all_in_time(shard, t)
+
+
+# -------------------------------------------------------------------- weights and times
+
+
+def weight_and_time(w: float, t: float | None) -> tuple[float, float | None]:
+    """An event's weight and time as floats, or ValueError."""
+    plain = type(w) is float and type(t) in (float, type(None))
+    if plain and MIN_WEIGHT <= w <= MAX_WEIGHT and (t is None or math.isfinite(t)):
+        return w, t
+    _, weight, time = check_rows(0, np.empty((1, 0)), [w], None if t is None else [t])
+    return (0.0, None) if not len(weight) else (float(weight[0]), None if t is None else float(time[0]))
+
+
+def checked_columns(
+    n: int, weight: ArrayLike | None, time: ArrayLike | None
+) -> tuple[Floats | None, Floats | None]:
+    """A weight and a time for each of n rows, or None where none are given; ValueError for one that cannot be."""
+    if weight is None and time is None:
+        return None, None
+    check_rows(0, np.empty((n, 0)), weight, time)
+    w, t = columns(n, weight, time)
+    return None if weight is None else w, None if time is None else t
+
+
+def columns(n: int, weight: ArrayLike | None, time: ArrayLike | None) -> tuple[Floats, Floats]:
+    """A weight and a time for each of n rows; NaN for no time."""
+    both = (1.0 if weight is None else weight, np.nan if time is None else time)
+    w, t = (np.broadcast_to(np.asarray(values, dtype=float), n) for values in both)
+    return w, t
