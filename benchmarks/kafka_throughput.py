@@ -151,7 +151,7 @@ def served(address: str, topic: str, n: int, kind: str, group: str) -> dict[str,
     from streamclust import StreamClusterer
     from streamclust_connectors.kafka import KafkaSink, source_type
     from streamclust_connectors.service import Policy, Service
-from streamclust_connectors.service.outputs import AssignmentForm
+    from streamclust_connectors.service.outputs import AssignmentForm
     from streamclust_connectors.state_directory import StateDirectory
 
     warm = StreamClusterer()  # kernels come from the disk before anything is timed
