@@ -418,6 +418,22 @@ class Changed(MemorySource):
         return self.now or super().extent(partition)
 
 
+def test_version_and_revision_name_one_answer():
+    """Clusters move between refits: points that come again and again get one answer from each (version, revision)."""
+    rng, n = np.random.default_rng(0), 7000
+    way = np.clip(np.arange(n) - 4000, 0, None) / 1000
+    rows = rng.normal(size=n) + 12.0 * rng.integers(2, size=n) + way
+    rows[::7] = rng.choice([5.0, 6.0, 7.0, 8.0], size=len(rows[::7]))
+    values = [json.dumps({"x": x}).encode() for x in rows.tolist()]
+    service = serve(MemorySource({P: values}, size=111))
+    answers = {}
+    for one in service.sink.values("assignments"):
+        name = one["version"], one["revision"], rows[int(one["id"].split("-")[-1])]
+        answers.setdefault(name, set()).add((one["cluster"], one["probability"], one["novelty"]))
+    assert all(len(found) == 1 for found in answers.values())
+    assert len({(version, revision) for version, revision, _ in answers}) > len({v for v, _, _ in answers})
+
+
 class Refusing(ListSink):
     """Refuses the outputs of one commit: of the last one, as the service stops."""
 

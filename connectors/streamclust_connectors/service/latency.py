@@ -39,7 +39,7 @@ class LatencyHistogram:
     @property
     def cumulative(self) -> list[int]:
         """Number of latencies up to each bound, and of all."""
-        return np.cumsum(self._counts).tolist()
+        return [int(count) for count in np.cumsum(self._counts)]
 
     @property
     def total(self) -> float:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from streamclust.lineage import Change
-from streamclust.streaming import Checked, StreamClusterer
+from streamclust.streaming import Checked, Model, StreamClusterer
 from streamclust_connectors.decode import Decoded, Decoder, Failure, learnable_events
 from streamclust_connectors.incidents import Incident
 from streamclust_connectors.interfaces import (
@@ -34,6 +34,7 @@ from streamclust_connectors.interfaces import (
     Revoked,
     Sink,
     Source,
+    Step,
     Store,
     StreamModel,
     Transient,
@@ -191,7 +192,7 @@ class Service:
                 if self.group is not None:
                     self.group.discard_uncommitted()
                 self.partitions.load()
-                noted = [] if self._notes is None else self._notes.noted_order()
+                noted: Sequence[Step] = () if self._notes is None else self._notes.noted_order()
                 self._order = ReplayOrder(steps_to_take(noted, self.partitions.saved_offsets))
                 self._needs_reload = False
             if self.group is not None:
@@ -418,7 +419,7 @@ class Service:
             return ModelName(None, None)
         if self.group is not None:
             return ModelName(model.version, self.group.revision)
-        return ModelName(model.version, getattr(model, "revision", None))
+        return ModelName(model.version, model.revision if isinstance(model, Model) else None)
 
     def learn_checked(self, checked: Checked) -> None:
         """Learn events sent by HTTP; `checked.shard` is their partition. The caller must hold the lock."""

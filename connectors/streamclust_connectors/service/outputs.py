@@ -114,7 +114,8 @@ def assignments(
     records = events.records[run]
     if left_out:
         kept = [i for i in range(len(contents)) if i + run.start not in left_out]
-        contents, records = [contents[i] for i in kept], [records[i] for i in kept]
+        records = [records[i] for i in kept]
+        contents = [contents[i] for i in kept]  # type: ignore[assignment]  # all are of one type
     if form.bundle > 1:
         values = [encode(contents[i : i + form.bundle]) for i in range(0, len(contents), form.bundle)]
         return [Output(value, None, (), partition) for value in values]
