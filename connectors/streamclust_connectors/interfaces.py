@@ -330,8 +330,11 @@ class Group(Protocol):
     def update_learner(self, learner: StreamModel) -> None:
         """Give the latest model to a learner."""
 
-    def update_leadership(self, positions: Mapping[Partition, int]) -> None:
-        """Become the leader if the first partition is assigned here, else a follower."""
+    def update_leadership(self, positions: Collection[Partition], waiting: Collection[Partition]) -> None:
+        """Become the leader if the first partition is assigned here, else a follower.
+
+        While it waits to be read nothing is published: the broker checks the leadership by its offset.
+        """
 
     def discard_uncommitted(self) -> None:
         """Discard a model that was not committed."""

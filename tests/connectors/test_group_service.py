@@ -35,7 +35,7 @@ class Alone:
     def update_learner(self, learner):
         learner.sharing.follow(None)
 
-    def update_leadership(self, positions):
+    def update_leadership(self, positions, waiting):
         pass
 
     discard_uncommitted = publish = lambda self: ()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -124,7 +124,7 @@ class GroupModel:
         self.options, self._fresh = dict(options), fresh
         self.members: dict[str, MemberStatus] = {}
         """Latest status of each member, by name."""
-        self.leads = False
+        self.leads = self._may_publish = False
         self.checked_at = 0.0
         """Time at which the leader last found all summaries in the model; seconds since 1970."""
         self.bytes_sent = 0
@@ -200,9 +200,14 @@ class GroupModel:
                 self._shown = sequence, StreamClusterer.from_state(latest)
             return self._shown[1]
 
-    def update_leadership(self, positions: Mapping[Partition, int]) -> None:
-        """Become the leader if the first partition is assigned here, else a follower."""
-        leads = (self.topic, FIRST_PARTITION) in positions
+    def update_leadership(self, positions: Collection[Partition], waiting: Collection[Partition]) -> None:
+        """Become the leader if the first partition is assigned here, else a follower.
+
+        While it waits to be read nothing is published: the broker checks the leadership by its offset.
+        """
+        first = (self.topic, FIRST_PARTITION)
+        self._may_publish = first in positions
+        leads = self._may_publish or (self.leads and first in waiting)
         self._n_partitions = max([self._n_partitions, *(number + 1 for _, number in positions)])
         if leads != self.leads:
             log.info("this process is now %s of the group", "the leader" if leads else "a follower")
@@ -217,6 +222,8 @@ class GroupModel:
 
     def publish(self) -> tuple[Change, ...]:
         """Send a new model, if any, in the sink's open transaction; returns its lifecycle events, to emit with it."""
+        if not self._may_publish:
+            return ()
         with self._lock:
             publication, self._publication = self._publication, None
         if publication is None:

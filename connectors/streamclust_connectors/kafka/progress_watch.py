@@ -47,10 +47,12 @@ class ProgressWatch:
     def __init__(self, inquiries: EndInquiries, clock: Callable[[], float] = time.monotonic) -> None:
         self.inquiries, self._clock = inquiries, clock
         self.asked: dict[Partition, Asked] = {}
-        self._failures: dict[Partition, tuple[float, str]] = {}
-        """Since when there was no answer about a partition, and why."""
+        self._failures: dict[Partition, str] = {}
+        """Why the last question about a partition failed."""
         self._positions: dict[Partition, int] = {}
         """Next offset to deliver of each partition."""
+        self._moved: dict[Partition, float] = {}
+        """When the next offset of each partition last changed."""
         self._behind: dict[Partition, tuple[int, float]] = {}
         """Next offset to deliver of partitions that have more records, and since when it is that."""
         self._closed = threading.Event()
@@ -58,6 +60,10 @@ class ProgressWatch:
 
     def update(self, positions: Mapping[Partition, int]) -> None:
         """Tell the next offset to deliver of each partition that should be delivered; called at each poll."""
+        now, before = self._clock(), self._positions
+        self._moved = {
+            name: self._moved[name] if before.get(name) == at else now for name, at in positions.items()
+        }
         self._positions = dict(positions)
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="streamclust-watch", daemon=True)
@@ -65,29 +71,43 @@ class ProgressWatch:
 
     def reset(self) -> None:
         """Begin anew: the consumer was replaced."""
-        self._positions, self._behind, self._failures = {}, {}, {}
+        self._positions, self._moved, self._behind, self._failures = {}, {}, {}, {}
 
     def end(self, partition: Partition) -> int | None:
         """The end of a partition as last asked for."""
         asked = self.asked.get(partition)
         return None if asked is None else asked.end
 
-    def unread(self, seconds: float = UNREAD_SECONDS) -> dict[Partition, str]:
-        """Partitions that have delivered nothing for so long though they have records, or whose broker is silent."""
-        now, found = self._clock(), {}
-        for name, at in dict(self._positions).items():
-            failure, (stuck_at, since) = self._failures.get(name), self._behind.get(name, (-1, now))
-            if failure is not None and now - failure[0] > seconds:
-                found[name] = f"its brokers have not answered for {now - failure[0]:.0f} s ({failure[1]})"
-            elif stuck_at == at and now - since > seconds:
-                behind = self.asked[name].end - at
-                found[name] = f"it has delivered nothing for {now - since:.0f} s, {behind} records behind"
-        return found
+    def unread(self) -> dict[Partition, str]:
+        """Partitions that have delivered nothing for long though they have records, or whose brokers are silent."""
+        return self._silent() | self._standing(UNREAD_SECONDS)
 
     @property
     def stalled(self) -> dict[Partition, str]:
-        """Partitions of which a consumer has delivered nothing for long, though brokers answer for them."""
-        return {name: why for name, why in self.unread(STALLED_SECONDS).items() if name not in self._failures}
+        """Partitions of which a consumer has delivered nothing for longer, though brokers answer for them."""
+        silent = self._silent()
+        return {name: why for name, why in self._standing(STALLED_SECONDS).items() if name not in silent}
+
+    def _silent(self) -> dict[Partition, str]:
+        """Partitions that have neither delivered records nor had an answer about their end for UNREAD_SECONDS."""
+        now, found = self._clock(), {}
+        for name, moved in dict(self._moved).items():
+            asked = self.asked.get(name)
+            seconds = now - max(moved, -1.0 if asked is None else asked.at)
+            if seconds > UNREAD_SECONDS:
+                why = f" ({reason})" if (reason := self._failures.get(name)) else ""
+                found[name] = f"its brokers have not answered for {seconds:.0f} s{why}"
+        return found
+
+    def _standing(self, seconds: float) -> dict[Partition, str]:
+        """Partitions that have had undelivered records for so long, without delivering any."""
+        now, found = self._clock(), {}
+        for name, at in dict(self._positions).items():
+            stuck_at, since = self._behind.get(name, (-1, now))
+            if stuck_at == at and now - since > seconds:
+                behind = self.asked[name].end - at
+                found[name] = f"it has delivered nothing for {now - since:.0f} s, {behind} records behind"
+        return found
 
     # ---------------------------------------------------------------- the thread
 
@@ -103,13 +123,12 @@ class ProgressWatch:
                 self._ask(name)
 
     def _ask(self, name: Partition) -> None:
-        asked = self.asked.get(name)
-        began = self._clock()
         try:
             end = self.inquiries.end(name, ASK_SECONDS)
         except Exception as error:  # of any kind: this thread must go on
-            reason = str(error) if isinstance(error, Transient) else f"{type(error).__name__}: {error}"
-            self._failures.setdefault(name, (began if asked is None else asked.at, reason))
+            self._failures[name] = (
+                str(error) if isinstance(error, Transient) else f"{type(error).__name__}: {error}"
+            )
             return
         now = self._clock()
         self.asked[name] = Asked(end, now)

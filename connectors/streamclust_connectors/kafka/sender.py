@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -20,6 +21,8 @@ PRODUCER: dict[str, Any] = {
     "max_block_ms": 15_000,  # the service cannot be stopped meanwhile
     "reconnect_backoff_max_ms": 1000,
 }
+SPLIT_WAIT_SECONDS = 0.05
+"""Time between two attempts to flush while a batch is being split."""
 TOO_LARGE = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError)
 
 
@@ -67,13 +70,27 @@ class KafkaSender:
         if not self._sent:
             return
         with self._translated_errors():
-            self.producer.flush(timeout=BROKER_TIMEOUT_SECONDS)
+            self._wait_for_all(time.monotonic() + BROKER_TIMEOUT_SECONDS)
             for future in self._sent:
                 if not future.succeeded():
                     raise future.exception or errors.KafkaTimeoutError(
                         "a message was not acknowledged in time"
                     )
         self._sent.clear()
+
+    def _wait_for_all(self, deadline: float) -> None:
+        """Flush; again if the client has split a batch that was too large, whose parts are still on their way.
+
+        kafka-python then stops waiting, with an UnknownError ("Future not done").
+        """
+        while True:
+            try:
+                self.producer.flush(timeout=max(0.1, deadline - time.monotonic()))
+                return
+            except errors.UnknownError:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(SPLIT_WAIT_SECONDS)
 
     def begin(self) -> None:
         """Begin a transaction."""

@@ -515,7 +515,7 @@ class Service:
         """As the leader, send the group's new model, if there is one, and its lifecycle events."""
         if self.group is None:
             return
-        self.group.update_leadership(self.partitions.positions)
+        self.group.update_leadership(self.partitions.positions, self.partitions.waiting)
         changes = self.group.publish()
         if changes and self.sink.wants("lifecycle"):
             self.sink.emit("lifecycle", group_lifecycle(next(iter(self.partitions.positions))[0], changes))
