@@ -259,6 +259,7 @@ def test_parts_and_a_partition_that_cannot_be_read(cluster, join):
     later = join(topic, "later", largest=7000)
     until("the sound partition to go on", lambda: later.positions == {(topic, 0): 2 * N})
     assert later.service.clusterer.shards.n_seen == {(topic, 0): 2 * N}
+    until("the other to be stopped", lambda: later.service.stats.stopped)
     (reason,) = later.service.stats.stopped.values()
     assert "format 99, written by streamclust 9.9" in reason
     assert "Run the version that wrote it" in reason
