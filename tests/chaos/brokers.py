@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -70,6 +70,9 @@ class Watch:
         """Longest time that a partition stayed unread after a fault."""
         self.violations = []
         self.not_reported = Counter()
+        self.asking = Consumer(
+            {"bootstrap.servers": chaos.brokers.address, "group.id": f"watch-{os.getpid()}"}
+        )
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -80,6 +83,7 @@ class Watch:
     def __exit__(self, *_):
         self._over.set()
         self._thread.join()
+        self.asking.close()
 
     def _run(self):
         while not self._over.wait(SAMPLE_SECONDS):
@@ -111,8 +115,22 @@ class Watch:
             if unread > REPORTED_AFTER_SECONDS:
                 for one in fresh:
                     holds = name in one["positions"] or name in one["waiting"] or name in one["stopped"]
-                    if holds and one["ready"]:
+                    if holds and one["ready"] and (told := self.readable(number, self.progress[number][0])):
                         self.not_reported[name] += 1
+                        self.chaos.tell(
+                            f"{name} is unread for {unread:.0f} s, and its member ready: {told}; {one}"
+                        )
+
+    def readable(self, number, at):
+        """What the brokers tell of a partition, if that is more than was learnt; empty if they show no more.
+
+        What they have acknowledged may be hidden until enough replicas are back: nobody can read it then.
+        """
+        try:
+            _, end = self.asking.get_watermark_offsets(TopicPartition(self.chaos.topic, number), 3.0)
+        except KafkaException as error:
+            return f"no answer ({error.args[0].name()})"
+        return f"{end - at} records more" if end > at else ""
 
 
 class Chaos:
