@@ -107,6 +107,7 @@ class Service:
         """Records of this iteration that were learnt for the first time."""
         self._notes = store if isinstance(store, OrderNotes) else None
         self._order = ReplayOrder([])
+        self._silence = Incident(log, "partitions deliver no records", clock)
         self._interruption = Incident(log, "the service is interrupted", clock)
         self._checkpointer = Checkpointer(self.partitions, self.stats, policy, clock)
         self._snapshot_due = clock() + (policy.snapshot_every or 0.0)
@@ -324,7 +325,13 @@ class Service:
         stats.waiting, stats.stopped = dict(partitions.waiting), dict(partitions.stopped)
         stats.lag = self._progress.lag(self.source.lag(), partitions.positions, partitions.waiting)
         stats.dropped = self.sink.dropped
-        unread = {**self.source.unread(), **partitions.waiting, **partitions.stopped}
+        silent = self.source.unread()
+        if silent:
+            (topic, number), why = next(iter(silent.items()))
+            self._silence.note(f"{topic}-{number}: {why}")
+        else:
+            self._silence.end()
+        unread = {**silent, **partitions.waiting, **partitions.stopped}
         if unread:
             names = ", ".join(f"{topic}-{number}" for topic, number in sorted(unread))
             why = next((f": {reason}" for reason in unread.values() if reason), "")
