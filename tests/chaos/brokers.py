@@ -69,7 +69,7 @@ class Watch:
         self.worst = 0.0
         """Longest time that a partition stayed unread after a fault."""
         self.violations = []
-        self.not_reported = Counter()
+        self.not_reported, self.ready_at = Counter(), {}
         self.asking = Consumer(
             {"bootstrap.servers": chaos.brokers.address, "group.id": f"watch-{os.getpid()}"}
         )
@@ -99,6 +99,7 @@ class Watch:
                 continue  # it was killed just now
             if found and time.time() - found["at"] < 2.0:
                 fresh.append(found)
+                self.check_readiness(found | {"member": member.process.pid}, now)
         for number in self.progress:
             name = f"{self.chaos.topic}-{number}"
             at = max((one["positions"].get(name, 0) for one in fresh), default=0)
@@ -106,20 +107,32 @@ class Watch:
             if at > before or before >= self.chaos.written[number]:
                 self.progress[number] = max(at, before), now
                 continue
-            unread = now - since
             beyond = 0.0 if self.under_fault else now - max(since, self.fault_over)
             self.worst = max(self.worst, beyond)
             if beyond > MAX_UNREAD_SECONDS and (not self.violations or now - self.violations[-1][0] > 30):
                 stories = [one.story()[-1500:] for one in self.chaos.members]
                 self.violations.append((now, f"{name} unread for {beyond:.0f} s: {stories}"))
-            if unread > REPORTED_AFTER_SECONDS:
-                for one in fresh:
-                    holds = name in one["positions"] or name in one["waiting"] or name in one["stopped"]
-                    if holds and one["ready"] and (told := self.readable(number, self.progress[number][0])):
-                        self.not_reported[name] += 1
-                        self.chaos.tell(
-                            f"{name} is unread for {unread:.0f} s, and its member ready: {told}; {one}"
-                        )
+
+    def check_readiness(self, stats, now):
+        """Note a member that has been ready for long while one of its partitions stood still, with records to read."""
+        for name in {**stats["positions"], **stats["waiting"]}:
+            key, at, number = (
+                (stats["member"], name),
+                stats["positions"].get(name, 0),
+                int(name.rpartition("-")[2]),
+            )
+            stands = stats["ready"] and at < self.chaos.written[number]
+            if not stands or self.ready_at.get(key, (None, 0.0))[0] != at:
+                self.ready_at[key] = (at if stands else None), now
+                continue
+            seconds = now - self.ready_at[key][1]
+            if seconds > REPORTED_AFTER_SECONDS:
+                if told := self.readable(number, at):
+                    self.not_reported[name] += 1
+                    self.chaos.tell(
+                        f"{name} stands still for {seconds:.0f} s, and its member is ready: {told}; {stats}"
+                    )
+                self.ready_at[key] = None, now
 
     def readable(self, number, at):
         """What the brokers tell of a partition, if that is more than was learnt; empty if they show no more.
@@ -406,6 +419,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, help="directory for the logs of members, which stay there")
     args = parser.parse_args()
+    failures = []
     for client in CLIENTS if args.client == "both" else [args.client]:
         with tempfile.TemporaryDirectory() as directory:
             brokers = JavaBrokers(Path(directory) / "brokers", fast_start=False).start()
@@ -418,8 +432,12 @@ def main():
                         lambda text, client=client: print(f"{client}: {text}", flush=True),
                     )  # fmt: skip
                     print(f"{client}: {chaos.run(args.faults)}", flush=True)
+            except AssertionError as error:
+                print(f"{client}: FAILED: {error}", flush=True)
+                failures.append(client)
             finally:
                 brokers.stop()
+    sys.exit(f"failed: {', '.join(failures)}" if failures else 0)
 
 
 if __name__ == "__main__":
