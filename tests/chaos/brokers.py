@@ -419,6 +419,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, help="directory for the logs of members, which stay there")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # with its brokers and members
     failures = []
     for client in CLIENTS if args.client == "both" else [args.client]:
         with tempfile.TemporaryDirectory() as directory:
