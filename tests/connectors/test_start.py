@@ -78,3 +78,35 @@ def test_a_service_is_alive_and_not_ready_while_kernels_compile(monkeypatch, cap
         compiled.set()
         waiting.join(60)
     assert "the kernels are ready after" in caplog.text
+
+
+STUCK = """
+import sys, time
+from streamclust import StreamClusterer
+from streamclust_connectors.service import Service
+from streamclust_connectors.sinks import ListSink
+from streamclust_connectors.sources import MemorySource
+
+class Stuck(MemorySource):
+    def poll(self, seconds):
+        print("polling", flush=True)
+        until = time.monotonic() + 300
+        while time.monotonic() < until:  # as a client that waits for its broker and heeds no signal
+            time.sleep(0.1)
+
+service = Service(Stuck({("in", 0): []}), ListSink(), StreamClusterer())
+service.stop_on_signals(1.0)
+service.run()
+"""
+
+
+def test_a_service_whose_client_waits_for_ever_ends_all_the_same():
+    """As after a kill: the next start goes on from the last checkpoint."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", STUCK], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "polling\n"
+    process.terminate()
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "stopping took longer than 1 s" in said
