@@ -11,7 +11,8 @@ from tests.http.conftest import N, made, until
 GRAFANA = Path(__file__).parents[2] / "docker" / "grafana" / "dashboards" / "streamclust.json"
 UNITS = ("_seconds", "_bytes", "_records")
 PLAIN = {
-    f"streamclust_{name}" for name in ("clusters", "features", "model_version", "ready", "stopped_partitions")
+    f"streamclust_{name}"
+    for name in ("clusters", "features", "model_version", "ready", "stopped_partitions", "waiting_partitions")
 }
 
 

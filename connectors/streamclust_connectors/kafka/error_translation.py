@@ -25,7 +25,7 @@ CODEC_PACKAGES = {"snappy": "python-snappy", "lz4": "lz4", "zstd": "zstandard"}
 
 
 def missing_codec_message(error: str) -> str:
-    """What to install, for kafka-python's message about a codec.
+    """Advice which package to install, for kafka-python's message about a codec.
 
     >>> missing_codec_message("Libraries for zstd compression codec not found")[:74]
     'records are compressed by zstd, which needs zstandard; run: pip install zs'

@@ -37,7 +37,7 @@ class ModelName(NamedTuple):
 
 
 class AssignmentForm(NamedTuple):
-    """What the messages of assignments hold besides the answer."""
+    """Form of the messages of assignments: one or several in each, and further content."""
 
     bundle: int = 1
     """Number of assignments per message; above 1 a message is a list, without key, headers and timestamp."""

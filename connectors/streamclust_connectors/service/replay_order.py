@@ -71,7 +71,7 @@ class ReplayOrder:
         return not self._steps and not self._held
 
     def arrange(self, polled: Sequence[Assigned | Revoked | Batch]) -> list[Assigned | Revoked | Batch]:
-        """The same in the noted order, as far as it can be taken now; the rest is held back."""
+        """Put batches in the noted order, as far as they have come; the rest is held back."""
         if self.over:
             return list(polled)
         found: list[Assigned | Revoked | Batch] = []
