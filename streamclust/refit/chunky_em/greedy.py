@@ -11,8 +11,9 @@ from streamclust.refit.chunky_em.covariance import Components, Space
 
 CANDIDATES = 10
 """Candidates per component: 4 are too few."""
-PARTIAL_STEPS = 10
-"""Steps of partial EM before candidates are compared: fresh ones mostly start below the mixture they would join."""
+MIN_PARTIAL_STEPS, MAX_PARTIAL_STEPS, PARTIAL_TOLERANCE = 10, 50, 1e-5
+"""Steps of partial EM before candidates are compared, at least and at most, and the rise of the best one's F per point
+and step that ends them: fresh ones mostly start below the mixture they would join."""
 MIN_SHARE_LEFT = 1e-300
 """Share that the other components must hold together for one to be removed."""
 
@@ -35,10 +36,14 @@ def insert(space: Space, fit: Fit, least: float, rng: np.random.Generator) -> Co
     share = sums[:, 0] / n
     for start, own in zip(edges[:-1], owned, strict=True):  # half the share of the parent
         share[start : start + CANDIDATES] = 0.5 * fit.components.weight[owner[own[0]]]
-    for _ in range(PARTIAL_STEPS):
+    before = -np.inf
+    for i in range(MAX_PARTIAL_STEPS):
         candidates = space.maximise(sums)._replace(weight=share)
         sums, gain = partial_step(space, fit, candidates, owned, edges)
         share = sums[:, 0] / n
+        if i >= MIN_PARTIAL_STEPS - 1 and not gain.max() - before > PARTIAL_TOLERANCE * n:
+            break
+        before = gain.max()
     gain[~(sums[:, 0] >= least)] = -np.inf
     best = int(gain.argmax())
     if gain[best] == -np.inf:

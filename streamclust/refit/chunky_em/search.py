@@ -29,8 +29,15 @@ MAX_VOUCHED_SIZES = 16.0
 something to explain, however little of it: counted three million times, it would make 36 components of 10."""
 MAX_ATOMS = 8
 """Distinct values up to which each may be a component of its own, if BIC says so."""
-ROUGH_TOLERANCE, FINAL_TOLERANCE = 1e-4, 1e-5
-"""EM ends when F rises by less per point and iteration: while the mixture still changes, and in the end."""
+ROUGH_TOLERANCE, CAREFUL_TOLERANCE, FINAL_TOLERANCE = 1e-4, 1e-6, 1e-5
+"""EM ends when F rises by less per point and iteration: while the mixture still changes, before an insertion is given
+up for not paying, and in the end. EM on components that overlap is slow: it may gain 1e-4 hundreds of times."""
+CAREFUL_SHARE = 0.1
+"""Boxes are then as many times finer: two overlapping components share the boxes between them."""
+EXCHANGE_GAIN = 1.0
+"""BIC by which an exchange has to be lower: it may find the same mixture, better converged."""
+MAX_ROUNDS = 10
+"""Rounds of insertions, removals and exchanges, at most; each lowers BIC."""
 MAX_PASSES, PASS_GAIN = 10, 1e-4
 """Ordinary EM over all points ends after MAX_PASSES, or if a pass raises the log-likelihood by less per point."""
 BLOCK_NUMBERS = 2**15
@@ -101,14 +108,26 @@ def search(
     if n_components is None:
         if start is not None:
             fit = yield from shrink(data, fit)
-        fit = yield from grow(data, fit, rng)
-        fit = yield from shrink(data, fit)
+        for _ in range(MAX_ROUNDS):
+            grown = yield from grow(data, fit, rng)
+            fit = yield from shrink(data, grown)
+            exchanged = yield from exchange(data, fit, rng)
+            if exchanged is fit:
+                break
+            fit = exchanged
     else:
         fit = yield from reach(data, fit, n_components, rng)
     return (yield from settle(data, fit, FINAL_TOLERANCE))
 
 
-def settle(data: Data, fit: Fit, tolerance: float = ROUGH_TOLERANCE) -> Moves:
+def settle_carefully(data: Data, fit: Fit) -> Moves:
+    """EM and boxes as fine as it takes to tell whether an insertion pays."""
+    return settle(data, fit, CAREFUL_TOLERANCE, GAIN_WORTH_A_BOX * CAREFUL_SHARE)
+
+
+def settle(
+    data: Data, fit: Fit, tolerance: float = ROUGH_TOLERANCE, worth: float = GAIN_WORTH_A_BOX
+) -> Moves:
     """EM, and finer boxes, until neither gains much."""
     while True:
         steps = iterate(data.space, fit, tolerance)
@@ -121,7 +140,7 @@ def settle(data: Data, fit: Fit, tolerance: float = ROUGH_TOLERANCE) -> Moves:
         if data.tree is None or fit.components.n_components == 1:
             return fit
         finer, gain = refine(data.space, data.tree, fit)
-        if not gain > GAIN_WORTH_A_BOX * data.n:
+        if not gain > worth * data.n:
             return fit
         fit = finer
         yield move("refine", fit)
@@ -141,6 +160,9 @@ def grow(data: Data, fit: Fit, rng: np.random.Generator) -> Moves:
         yield move("insert", fit)
         fit = yield from settle(data, fit)
         bic = data.bic(fit.components)
+        if not bic < lowest:
+            fit = yield from settle_carefully(data, fit)
+            bic = data.bic(fit.components)
         if bic < lowest:
             best, lowest, waited = fit, bic, 0
         else:
@@ -162,6 +184,25 @@ def shrink(data: Data, fit: Fit) -> Moves:
             yield move("restore", fit)
             break
         fit, lowest = fewer, bic
+    return fit
+
+
+def exchange(data: Data, fit: Fit, rng: np.random.Generator) -> Moves:
+    """Remove one component and insert another; the mixture as it was unless that lowers BIC.
+
+    So an early insertion can be undone: a component that covers two clusters, or shares one with another.
+    """
+    if fit.components.n_components == 1:
+        return fit
+    fewer = yield from give_up(data, fit)
+    inserted = insert(data.space, fewer, data.least, rng)
+    if inserted is not None:
+        other = fitted(data.space, fewer.boxes, inserted)
+        yield move("insert", other)
+        other = yield from settle_carefully(data, other)
+        if data.bic(other.components) < data.bic(fit.components) - EXCHANGE_GAIN:
+            return other
+    yield move("restore", fit)
     return fit
 
 
