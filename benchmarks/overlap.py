@@ -1,4 +1,4 @@
-"""Overlapping clusters: Gaussian mixtures by chunky EM and by scikit-learn's GaussianMixture with BIC, on the same sets.
+"""Overlapping clusters: Gaussian mixtures by chunky EM and by scikit-learn's GaussianMixture with BIC, side by side.
 
 Each set has clusters in pairs: the two of a pair are 2 to 3 standard deviations apart, pairs are far from each other.
 Both are told nothing; GaussianMixture tries K = 1, 2, ... and keeps the K of least BIC, ending when two K in a row are

@@ -63,8 +63,8 @@ PARAMETERS: dict[str, Parameter] = {
     "mixture": Parameter(
         MixtureName,
         "finite",
-        'Prior of the clusters\' shares under "bkm": "finite" (Dirichlet), "infinite" (Dirichlet process) or '
-        '"uninformative".',
+        'Prior of the clusters\' shares under "bkm" and "dp-means": "finite" (Dirichlet), "infinite" (Dirichlet '
+        'process) or "uninformative"; "chunky-em" takes "finite" alone.',
     ),
     "max_leaves": Parameter(
         int | None,
@@ -281,6 +281,11 @@ use refit="bkm" for it
     if given.get("mixture") == "uninformative" and given.get("family", "gaussian") != "gaussian":
         raise ValueError(
             f'mixture="uninformative" is for family="gaussian", got {given["family"]!r}; use mixture="finite" for it'
+        )
+    if given.get("refit") == "chunky-em" and given.get("mixture", "finite") != "finite":
+        raise ValueError(
+            f'refit="chunky-em" chooses the number of components by BIC, which has no prior of shares: '
+            f'mixture must be "finite", got {given["mixture"]!r}; use refit="bkm" for it'
         )
     if given.get("shape") == "any" and given.get("family") not in GAUSSIANS:
         raise ValueError(

@@ -189,6 +189,10 @@ def test_parameters_that_do_not_go_together_are_refused_before_a_service_runs():
             load(overrides={"engine": {"mixture": "uninformative", "family": family}})
         with pytest.raises(ValueError, match=r"mixture=.uninformative. is for"):
             StreamClusterer(mixture="uninformative", family=family)
+    for mixture in ("infinite", "uninformative"):
+        with pytest.raises(ValueError, match=r"mixture must be .finite., got"):
+            StreamClusterer(refit="chunky-em", mixture=mixture)
+        StreamClusterer(refit="dp-means", mixture=mixture)
 
 
 # -------------------------------------------------------------------- the scikit-learn estimator
@@ -199,7 +203,7 @@ def test_what_the_estimator_takes_reaches_its_engine():
     rows, _ = clustered(300, 2, k=3, seed=1)
     told = []
     other = {
-        "family": "diagonal", "refit": "chunky-em", "mixture": "infinite", "max_leaves": 64, "refit_every": 100,
+        "family": "diagonal", "refit": "dp-means", "mixture": "infinite", "max_leaves": 64, "refit_every": 100,
         "warmup": 50, "half_life": 1e4, "drift": "ignore", "birth_penalty": 4.0, "shape": "any", "background": False,
         "seed": 3,
     }  # fmt: skip

@@ -42,8 +42,8 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         Gaussian mixture) or "dp-means" (clusters within a radius λ). λ² is `birth_penalty`; by default λ, in standard
         deviations of each feature within clusters, is the one whose clusters have the least free energy.
     mixture
-        Prior of the clusters' shares under "bkm": "finite" (Dirichlet), "infinite" (Dirichlet process) or
-        "uninformative".
+        Prior of the clusters' shares under "bkm" and "dp-means": "finite" (Dirichlet), "infinite" (Dirichlet process)
+        or "uninformative"; "chunky-em" takes "finite" alone.
     max_leaves
         Number of leaves of the summary, at most: the bound on memory and on the cost of a refit; by default 512, and 8
         for each cluster where there are more than 64 of them, up to 4,096 or 64 MB.

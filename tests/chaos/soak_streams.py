@@ -85,8 +85,9 @@ class Plan:
         family = str(rng.choice([*GAUSSIANS, *GAUSSIANS, "multinomial", "bernoulli", "poisson"]))
         refit = str(rng.choice(["bkm", "chunky-em", "dp-means"])) if family in GAUSSIANS else "bkm"
         half_life = log_uniform(rng, 50, 1e6) if rng.random() < 0.6 else None
+        mixture = str(rng.choice(["finite", "infinite", *["uninformative"] * (family == "gaussian")]))
         more = {
-            "mixture": str(rng.choice(["finite", "infinite", *["uninformative"] * (family == "gaussian")])),
+            "mixture": "finite" if refit == "chunky-em" else mixture,
             "drift": str(rng.choice(["follow", "follow", "ignore"])),
             "background": bool(rng.random() < 0.8),
             "refit_every": int(rng.choice([2000, 20_000])),
