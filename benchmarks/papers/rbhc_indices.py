@@ -51,9 +51,9 @@ def main() -> None:
         f"Mean ± deviation of ARI over {sets} sets. RBHC stops where its λ says; BHC where its own "
         "posterior does; linkages are told K. The paper's numbers, and its generators' parameters, are "
         "lost from its text: these generators are ours. It says: RBHC best in most cases, chain and "
-        "greedy alike except for multinomials, BHC best for multinomials and poor for Poisson. Here that is the other "
-        "way round: BHC is ahead of RBHC on Poisson and Gaussian data and behind on multinomials. RBHC is below Ward, which "
-        "is told K, on Poisson data: its λ merges clusters of low rates, whose merges cost little."
+        "greedy alike except for multinomials, BHC best for multinomials and poor for Poisson. Here "
+        "RBHC is ahead of BHC on Poisson data and multinomials, BHC on Gaussian data. On Poisson data Ward, "
+        "which is told K, is ahead of RBHC by its λ, and level with RBHC told K: the λ rule finds too few clusters there."
     )
     page.table(["family", "points", "clusters", *METHODS], rows)
     page.say(

@@ -1,7 +1,5 @@
 """Rows relabelled as if they were new: against one evidence at a time, and where ME iterations are locked."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,6 @@ from streamclust.refit.bkm.fit import fit_points
 from streamclust.refit.bkm.labelling import Labelling
 from streamclust.refit.bkm.leave_one_out import collapsed_labels, locked, unlock
 from streamclust.refit.bkm.problem import Problem
-from streamclust.refit.bkm.splits import SplitScan
 from streamclust_connectors.synthetic import SyntheticMixture
 
 
@@ -83,48 +80,3 @@ def test_a_lone_row_answers_for_its_whole_cluster():
     points = np.vstack([np.zeros((1, 2)), np.random.default_rng(3).normal(size=(30, 2)) * 0.1])
     labels = np.r_[1, np.zeros(30, dtype=int)]
     assert collapsed_labels(Labelling(problem_of(points), labels))[0] == 0
-
-
-@pytest.mark.compiled
-def test_a_split_tells_clusters_apart_that_differ_by_their_shapes_alone():
-    """ME iterations leave the rows of either half where a first cut put them."""
-    rng = np.random.default_rng(4)
-    roots = rng.normal(size=(2, 24, 24)) / np.sqrt(24)
-    truth = np.repeat([0, 1], 110)
-    points = np.einsum("nij,nj->ni", roots[truth], rng.normal(size=(220, 24)))
-    state = Labelling(problem_of(points), np.zeros(220, dtype=np.int64))
-    scan = SplitScan(state, np.ones(1, dtype=bool))
-    found = scan.best(np.random.default_rng(0), (2, 1))
-    assert found.change[0] < 0
-    sides = found.side[np.argsort(scan.order)]
-    assert max(np.mean(sides == truth), np.mean(sides != truth)) > 0.9
-
-
-@pytest.mark.compiled
-def test_a_learnt_prior_lets_clusters_have_shapes_of_their_own_where_rows_are_few():
-    points, truth = SyntheticMixture(n_features=32, n_clusters=10, tau=0.5, seed=0, moved=True).sample(1000)
-    found = fit_points("gaussian", points)
-    assert found.n_clusters == 10
-    assert np.mean(found.clusters.weight) == 100
-    shared = np.bincount(found.labels * 10 + truth, minlength=100).reshape(10, 10)
-    assert shared.max(axis=1).sum() > 980
-
-
-def test_rows_of_any_weight_are_priced_without_themselves():
-    rng = np.random.default_rng(6)
-    points, weight = rng.normal(size=(40, 3)), rng.uniform(0.2, 3.0, size=40)
-    whole = problem_of(points)
-    problem = replace(whole, rows=Moments.rows_of_points(points, weight))
-    state = Labelling(problem, np.arange(40) % 2)
-    found = collapsed_labels(state)
-    family, mixture = problem.family, problem.mixture
-    for row in range(40):
-        costs = []
-        for c in range(2):
-            others = (state.labels == c) & (np.arange(40) != row)
-            without = Moments.of_points(points[others], weight[others])
-            point = Moments.of_points(points[[row]], weight[[row]])
-            gain = family.log_marginal(without + point) - family.log_marginal(without)
-            n = without.weight if state.labels[row] == c else state.clusters.weight[[c]]
-            costs.append(-float(gain[0]) - weight[row] * float(mixture.mixing(n)[0]))
-        assert found[row] == int(np.argmin(costs))
