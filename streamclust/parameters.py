@@ -24,6 +24,11 @@ DriftChoice = Literal["follow", "ignore"]
 Missing = Literal["zero", "impute", "error"]
 Invalid = Literal["refuse", "raise"]
 ScaleName = Literal["deviation", "unit"]
+DetailName = Literal["auto", "fine", "coarse"]
+Detail = DetailName | float
+"""How fine clusters are: by name, or a number of events that tell two clusters apart."""
+NumberOfClusters = int | tuple[int, int] | None
+"""How many clusters to show: a number, the least and the most, or None."""
 MAX_UNREDUCED_FEATURES = 64
 """Events of more features than this are reduced, unless `max_directions` says otherwise."""
 GAUSSIANS = ("gaussian", "diagonal", "spherical")

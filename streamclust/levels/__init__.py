@@ -1,0 +1,24 @@
+"""Levels: coarser and coarser partitions of the components that a refit found, and which of them to show."""
+
+from streamclust.levels.choice import (
+    Level,
+    check_detail,
+    check_n_clusters,
+    chosen_level,
+    default_level,
+    levels_of,
+)
+from streamclust.levels.path import Path, path_of, path_of_counts, path_of_gaussians
+
+__all__ = [
+    "Level",
+    "Path",
+    "check_detail",
+    "check_n_clusters",
+    "chosen_level",
+    "default_level",
+    "levels_of",
+    "path_of",
+    "path_of_counts",
+    "path_of_gaussians",
+]
