@@ -237,7 +237,7 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         self.labels_ = self.component_labels_[labels]
 
     def cut(self, n_clusters: int) -> Ints:
-        """The cluster of each point given last, at the level of so many clusters; the largest cluster is 0.
+        """The cluster of each point given last, at the level of `n_clusters`; the largest cluster is 0.
 
         Levels are nested: a cluster of one is part of a cluster of every coarser one.
         """

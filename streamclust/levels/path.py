@@ -33,6 +33,8 @@ from streamclust.shapes.joins import by_first
 
 ROUNDS = 100
 """Of the fixed point for ζ; it converges in a few."""
+TIES = 1e-6
+"""Part of the distance of means that is added to a loss: of several pairs without a valley the nearest merge first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +64,7 @@ class Path:
         return len(self.children) + 1
 
     def clusters(self, n_clusters: int) -> Ints:
-        """The cluster of each cluster of the finest level at the level of so many, numbered by first member."""
+        """The cluster of each cluster of the finest level at the level of `n_clusters`, numbered by first member."""
         if not 1 <= n_clusters <= self.n_finest:
             raise ValueError(f"n_clusters must be from 1 to {self.n_finest}, got {n_clusters}")
         node = np.arange(2 * self.n_finest - 1)
@@ -71,7 +73,7 @@ class Path:
         return by_first(node[: self.n_finest])
 
     def labels(self, n_clusters: int) -> Ints:
-        """The cluster of each component at the level of so many clusters, numbered by first component."""
+        """The cluster of each component at the level of `n_clusters`, numbered by first component."""
         return by_first(self.clusters(n_clusters)[self.owner])
 
     @cached_property
@@ -128,7 +130,7 @@ def path_of_counts(
 
 
 class GaussianClusters:
-    """Clusters of Gaussian components: what each merge of two would lose."""
+    """Clusters of Gaussian components, and the loss of merging two."""
 
     def __init__(self, bells: Bells, owner: Ints, tree: MergeTree | None) -> None:
         k = int(owner.max()) + 1
@@ -144,7 +146,7 @@ class GaussianClusters:
         self.saddle = pairs_of_groups(saddle, owner, k, np.maximum)
 
     def losses(self, c: int, others: Ints) -> Floats:
-        """What merging cluster c with each of the others loses, in nats."""
+        """Nats lost by merging cluster c with each of the others."""
         n = self.weight[c] + self.weight[others]
         within = (self.within[c] + self.within[others]) / n[:, None, None]
         share = self.weight[c] / n
@@ -154,7 +156,8 @@ class GaussianClusters:
         apart = np.maximum(apart, self.near[c, others])
         of_means = n / 2 * np.log1p(share * (1 - share) * apart)
         depth = np.maximum(np.minimum(self.peak[c], self.peak[others]) - self.saddle[c, others], 0.0)
-        return np.asarray(np.minimum(of_means, np.minimum(self.weight[c], self.weight[others]) * depth))
+        of_density = np.minimum(self.weight[c], self.weight[others]) * depth
+        return np.asarray(np.minimum(of_means, of_density) + TIES * of_means)
 
     def merge(self, a: int, b: int) -> None:
         """Put b into a."""
@@ -168,7 +171,7 @@ class GaussianClusters:
 
 
 class CountClusters:
-    """Clusters of counts: what each merge of two would lose."""
+    """Clusters of counts, and the loss of merging two."""
 
     def __init__(
         self, family: AnyFamily, mixture: Mixture, components: Moments, owner: Ints, n_events: float
