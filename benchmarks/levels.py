@@ -109,7 +109,7 @@ def ours_points(table: Table, seed: int) -> Found:
     model = BayesianKMeans(seed=seed).fit(table.x)
     seconds = process_time() - start
     start = process_time()
-    path_of(model.partition_, model.path_.owner, getattr(model, "merge_tree_", None))
+    path_of(model.partition_, model.path_.owner, model.merge_tree_.plateaus)
     path_seconds = process_time() - start
     finest = model.path_.n_finest
     told = model.cut(min(table.k, finest))

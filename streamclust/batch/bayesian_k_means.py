@@ -14,7 +14,7 @@ from streamclust._kernels.types import Floats, Ints
 from streamclust.batch.shaped import ShapedMixin, check_shape
 from streamclust.families import FamilyLike, Mixture
 from streamclust.families import family as family_named
-from streamclust.levels import check_n_clusters, path_of
+from streamclust.levels import NO_PAIRS, check_n_clusters, path_of
 from streamclust.moments import Moments
 from streamclust.parameters import Detail, MixtureName, NumberOfClusters, ShapeName
 from streamclust.refit.bkm.fit import (
@@ -231,8 +231,8 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
             fitted = partition.family.parameters(partition.posterior)
             gaussians = gaussian_components(partition.clusters.weight, fitted.mean, fitted.covariance)
             self._join(gaussians, points, weight)
-        tree = self.merge_tree_ if self._joins else None
-        self._show_level(path_of(partition, self.component_labels_, tree), partition.clusters.weight)
+        plateaus = self.merge_tree_.plateaus if self._joins else NO_PAIRS
+        self._show_level(path_of(partition, self.component_labels_, plateaus), partition.clusters.weight)
         self._component_of_row = labels
         self.labels_ = self.component_labels_[labels]
 

@@ -8,9 +8,10 @@ from streamclust.levels.choice import (
     default_level,
     levels_of,
 )
-from streamclust.levels.path import Path, path_of, path_of_counts, path_of_gaussians
+from streamclust.levels.path import NO_PAIRS, Path, path_of, path_of_counts, path_of_gaussians
 
 __all__ = [
+    "NO_PAIRS",
     "Level",
     "Path",
     "check_detail",

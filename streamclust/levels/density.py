@@ -16,7 +16,6 @@ from streamclust.families.linalg import cholesky, log_determinant, whitener
 from streamclust.late import logsumexp
 from streamclust.levels.tuning import TUNING
 from streamclust.moments import Moments
-from streamclust.shapes import MergeTree
 
 
 class Landscape(NamedTuple):
@@ -56,11 +55,11 @@ def squared_distances(mean: Floats, within: Floats, one: int, others: Ints) -> F
     return np.asarray(np.einsum("kd,kd->k", step, np.linalg.solve(within, step[:, :, None])[:, :, 0]))
 
 
-def landscape(bells: Bells, distance: Floats, tree: MergeTree | None) -> Landscape:
-    """Peaks, and saddles between neighbours by squared `distance` and along the edges of a merge tree.
+def landscape(bells: Bells, distance: Floats, plateaus: Ints) -> Landscape:
+    """Peaks, and saddles between neighbours by squared `distance`.
 
-    Where an edge's events are one plateau rather than two bells there is no valley, whatever the model says: a model
-    of several Gaussians has valleys within a cluster that is not Gaussian.
+    Where the events of a pair are one plateau rather than two bells (`plateaus`) there is no valley, whatever the model
+    says: a model of several Gaussians has valleys within a cluster that is not Gaussian.
     """
     k = len(bells.weight)
     factor = cholesky(bells.covariance)
@@ -70,13 +69,10 @@ def landscape(bells: Bells, distance: Floats, tree: MergeTree | None) -> Landsca
     cost = offset + np.einsum("jde,ije->ijd", root, apart, optimize=True).__pow__(2).sum(axis=2)
     peak = np.asarray(logsumexp(-cost, axis=1))
     pairs = neighbours(distance)
-    judged, height = edges_of(tree)
-    pairs = np.unique(np.concatenate([pairs, judged]), axis=0)
     saddle = np.full((k, k), -np.inf)
     i, j = pairs.T
     saddle[i, j] = saddle_heights(bells.mean, root, offset, pairs)
-    plateau = judged[height < 0]
-    i, j = plateau.T
+    i, j = plateaus.T
     saddle[i, j] = np.minimum(peak[i], peak[j])
     return Landscape(peak, np.maximum(saddle, saddle.T))
 
@@ -88,14 +84,6 @@ def neighbours(distance: Floats) -> Ints:
     near = near[:, : min(TUNING.neighbours, k - 1)]
     pairs = np.stack([np.repeat(np.arange(k), near.shape[1]), near.ravel()], axis=1)
     return np.unique(np.sort(pairs, axis=1), axis=0)
-
-
-def edges_of(tree: MergeTree | None) -> tuple[Ints, Floats]:
-    """The pairs i < j of components whose events were looked at, and their heights."""
-    if tree is None or not len(tree.edges.pairs):
-        return np.zeros((0, 2), dtype=np.int64), np.zeros(0)
-    first = np.unique(tree.twin, return_index=True)[1]
-    return np.sort(first[tree.edges.pairs], axis=1), tree.edges.height
 
 
 def saddle_heights(mean: Floats, root: Floats, offset: Floats, pairs: Ints) -> Floats:

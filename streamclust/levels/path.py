@@ -28,7 +28,7 @@ from streamclust.families.gaussian import GaussianParameters
 from streamclust.levels.density import Bells, landscape
 from streamclust.moments import Moments
 from streamclust.refit.partition import Partition
-from streamclust.shapes import MergeTree, gaussian_components
+from streamclust.shapes import gaussian_components
 from streamclust.shapes.joins import by_first
 
 ROUNDS = 100
@@ -96,8 +96,14 @@ class Path:
         return self.n_finest - int(np.count_nonzero(self.zeta > zeta)) if zeta < 1 else self.n_finest
 
 
-def path_of(partition: Partition, owner: Ints, tree: MergeTree | None = None) -> Path:
-    """The path from a refit's components, of which shapes have joined those of one `owner`."""
+NO_PAIRS: Ints = np.zeros((0, 2), dtype=np.int64)
+
+
+def path_of(partition: Partition, owner: Ints, plateaus: Ints = NO_PAIRS) -> Path:
+    """The path from a refit's components, of which shapes have joined those of one `owner`.
+
+    `plateaus` are pairs of components whose events are one plateau (`MergeTree.plateaus`).
+    """
     if partition.family.scatter == "none":
         return path_of_counts(
             partition.family, partition.mixture, partition.clusters, owner, partition.n_effective
@@ -105,19 +111,19 @@ def path_of(partition: Partition, owner: Ints, tree: MergeTree | None = None) ->
     fitted = partition.family.parameters(partition.posterior)
     assert isinstance(fitted, GaussianParameters)
     components = gaussian_components(partition.clusters.weight, fitted.mean, fitted.covariance)
-    return path_of_gaussians(components, owner, tree, partition.n_effective)
+    return path_of_gaussians(components, owner, plateaus, partition.n_effective)
 
 
 def path_of_gaussians(
-    components: Moments, owner: Ints, tree: MergeTree | None = None, n_events: float | None = None
+    components: Moments, owner: Ints, plateaus: Ints = NO_PAIRS, n_events: float | None = None
 ) -> Path:
-    """The path from Gaussian components, with edges between them if they were looked for.
+    """The path from Gaussian components, some pairs of which are `plateaus`.
 
     `n_events` is how many events' evidence there is: the components' weight, unless told.
     """
     n = float(components.weight.sum()) if n_events is None else n_events
     components = components.scale(n / float(components.weight.sum()))
-    clusters = GaussianClusters(Bells.of(components), owner, tree)
+    clusters = GaussianClusters(Bells.of(components), owner, plateaus)
     return merged_down(clusters, owner, n, components.n_features)
 
 
@@ -132,7 +138,7 @@ def path_of_counts(
 class GaussianClusters:
     """Clusters of Gaussian components, and the loss of merging two."""
 
-    def __init__(self, bells: Bells, owner: Ints, tree: MergeTree | None) -> None:
+    def __init__(self, bells: Bells, owner: Ints, plateaus: Ints) -> None:
         k = int(owner.max()) + 1
         member = (owner[:, None] == np.arange(k)).astype(float)
         self.weight = bells.weight @ member
@@ -140,7 +146,7 @@ class GaussianClusters:
         scatter = bells.covariance * bells.weight[:, None, None]
         self.within = np.einsum("ck,cij->kij", member, scatter)
         distance = distances(bells)
-        peak, saddle = landscape(bells, distance, tree)
+        peak, saddle = landscape(bells, distance, plateaus)
         self.peak = np.array([peak[owner == c].max() for c in range(k)])
         self.near = pairs_of_groups(distance, owner, k, np.minimum)
         self.saddle = pairs_of_groups(saddle, owner, k, np.maximum)
