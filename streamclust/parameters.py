@@ -119,6 +119,20 @@ PARAMETERS: dict[str, Parameter] = {
         'ring, say, are joined into one ("any"); by default "any" for Gaussians and refit="bkm", else "ellipse".',
         use_none_to="let refit and family decide",
     ),
+    "detail": Parameter(
+        Detail,
+        "auto",
+        'How fine the clusters shown are: "auto" (the level that stands out), "fine" (all that refits can tell apart), '
+        '"coarse" (the next coarser level that stands out) or a number of events that tell two clusters apart.',
+        "Refits find the finest clusters; a path of merges leads from them to one, and any level of it can be shown. "
+        "It may be changed at any time, and takes effect at once.",
+    ),
+    "n_clusters": Parameter(
+        NumberOfClusters,
+        None,
+        "Number of clusters to show, or the least and the most; by default `detail` decides.",
+        "If there are fewer, all are shown. It may be changed at any time, and takes effect at once.",
+    ),
     "missing": Parameter(
         Missing | None,
         None,

@@ -42,7 +42,7 @@ def check_engine(engine: Engine) -> None:
         check_ring(f"watch of shard {key!r}", part.watch, shards.capacity)
     check_ring("whole", shards.recent.ring, shards.capacity if shards.recent.ring.count else 0)
     check_ring("strays", shards.recent.strays, shards.n_features)
-    born = engine.lineage.born_at
+    born = engine.stream.lineage.born_at
     if engine.model is not None:
         check_model(engine.model, shards.n_features)
         must(engine.led or set(engine.model.ids) <= set(born), "the model has ids that were never issued")

@@ -7,6 +7,7 @@ from streamclust.levels.choice import (
     chosen_level,
     default_level,
     levels_of,
+    prominence,
 )
 from streamclust.levels.path import NO_PAIRS, Path, path_of, path_of_counts, path_of_gaussians
 
@@ -22,4 +23,5 @@ __all__ = [
     "path_of",
     "path_of_counts",
     "path_of_gaussians",
+    "prominence",
 ]
