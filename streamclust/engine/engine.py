@@ -331,11 +331,10 @@ class Engine:
         """The published model with the clusters of the level on show."""
         return None if self.stream.model is None else self.stream.model.shown
 
-    def show(self, detail: Detail | None = None, n_clusters: NumberOfClusters = None) -> None:
-        """Show another level at once; None for `detail` leaves it as it is. Nothing is learnt again."""
+    def show(self, detail: Detail = "auto", n_clusters: NumberOfClusters = None) -> None:
+        """Show another level at once; nothing is learnt again."""
         stream = self.stream
-        wanted = stream.settings.detail if detail is None else detail
-        stream.settings = replace(stream.settings, detail=wanted, n_clusters=n_clusters)
+        stream.settings = replace(stream.settings, detail=detail, n_clusters=n_clusters)
         stream.level.ask(stream.settings, stream.lineage)
         if stream.model is not None and not stream.led:
             version = stream.model.version + 1

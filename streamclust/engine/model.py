@@ -201,10 +201,11 @@ class Model:
         return self.changed(shown_ids=()) if self.shown_ids else self
 
     def grouped(self, group_ids: tuple[int, ...]) -> Model:
-        """The model with clusters put together: the id of the group of each."""
-        ids = sorted(set(group_ids))
+        """The model with clusters put together, numbered by first component; `group_ids` has an id for each."""
+        of_component = [group_ids[k] for k in self.membership.owners.tolist()]
+        ids = list(dict.fromkeys(of_component))
         place = {cluster: k for k, cluster in enumerate(ids)}
-        owner = tuple(place[group_ids[k]] for k in self.membership.owners.tolist())
+        owner = tuple(place[cluster] for cluster in of_component)
         hidden = frozenset(g for g, fine in zip(group_ids, self.ids, strict=True) if fine in self.hidden)
         return self.changed(ids=tuple(ids), owner=owner, hidden=hidden, shown_ids=())
 

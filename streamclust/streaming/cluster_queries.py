@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,8 @@ from streamclust._kernels.types import Floats
 from streamclust.engine import Model
 from streamclust.engine.cluster_view import ClusterView, cluster_view
 from streamclust.engine.feature_profiles import FeatureProfile, Profiles, profiles
+from streamclust.engine.model import LevelName
+from streamclust.levels import Level, Path, levels_of
 from streamclust.lineage import Change, Lineage
 from streamclust.moments import Moments
 from streamclust.sketch import Sketch
@@ -31,11 +33,62 @@ class ClusterQueries(ThreadSafe):
     """The clusters, their lives, the summary and pictures of a stream."""
 
     _pipeline: EventPipeline
+    _at: Callable[[LevelName], Model | None]
 
     @property
     def model(self) -> Model | None:
-        """The published model; None before the first event."""
-        return self._pipeline.engine.model
+        """The published model with the clusters of the level on show; None before the first event."""
+        return self._pipeline.engine.shown
+
+    # ---------------------------------------------------------------- levels
+
+    @property
+    def path(self) -> Path | None:
+        """The merges from the finest clusters to one; None before the first event."""
+        model = self._pipeline.engine.model
+        return None if model is None else model.path
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """The levels that can be shown, the finest first; which is on show, and how long each persists.
+
+        >>> from streamclust import StreamClusterer
+        >>> model = StreamClusterer()
+        >>> rows = np.random.default_rng(0).normal(size=(600, 2)) + 30.0 * np.arange(3).repeat(200)[:, None]
+        >>> model.learn_many(np.random.default_rng(1).permutation(rows))
+        >>> [(level.n_clusters, level.shown) for level in model.levels]
+        [(3, True), (2, False), (1, False)]
+        """
+        path, shown = self.path, self.model
+        return () if path is None or shown is None else levels_of(path, len(shown.names))
+
+    def clusters_at(self, level: LevelName) -> list[Cluster]:
+        """The clusters of a level, as published: a number of clusters, "fine" or (None) the one on show.
+
+        Levels are nested. Each has ids of its own: see `parents`.
+        """
+        model = self._at(level)
+        return [] if model is None else self._published_clusters(model)
+
+    def parents(self, level: LevelName, coarser: LevelName) -> dict[int, int]:
+        """Ids of clusters at a level, and of the cluster at a coarser one that each is part of.
+
+        >>> from streamclust import StreamClusterer
+        >>> model = StreamClusterer()
+        >>> rows = np.random.default_rng(0).normal(size=(600, 2)) + np.repeat([[0.0], [30.0], [200.0]], 200, axis=0)
+        >>> model.learn_many(np.random.default_rng(1).permutation(rows))
+        >>> len(model.parents("fine", 2)), len(set(model.parents("fine", 2).values()))
+        (3, 2)
+        """
+        fine, coarse = self._at(level), self._at(coarser)
+        if fine is None or coarse is None:
+            return {}
+        if len(coarse.names) > len(fine.names):
+            raise ValueError(
+                f"the level of {len(coarse.names)} clusters is not coarser than that of {len(fine.names)}"
+            )
+        pairs = zip(fine.names[fine.place].tolist(), coarse.names[coarse.place].tolist(), strict=True)
+        return dict(sorted(pairs))
 
     @property
     def n_seen(self) -> int:
@@ -94,8 +147,8 @@ class ClusterQueries(ThreadSafe):
         return self._pipeline.projection.residual_growth
 
     @property
-    def n_clusters(self) -> int:
-        """Number of clusters now."""
+    def _n_clusters_now(self) -> int:
+        """Number of clusters at the level on show."""
         model = self.model
         if model is None:
             return 0 if self._pipeline.projection.only_cluster is None else 1
@@ -122,6 +175,10 @@ class ClusterQueries(ThreadSafe):
         if model is None:
             with self._turn, self._lock:
                 return self._clusters_now()
+        return self._published_clusters(model)
+
+    def _published_clusters(self, model: Model) -> list[Cluster]:
+        """The clusters of a model."""
         rows, parts = model.clusters, model.active.clusters
         if model.sketch is not None:
             rows, parts = model.sketch.expand_moments(rows), model.sketch.expand_moments(parts)
@@ -301,6 +358,6 @@ class ClusterQueries(ThreadSafe):
         )
         changes = "".join(f"<li>{change!r}</li>" for change in self.events[-5:])
         return (
-            f"<table><caption>{self.n_clusters} clusters of {self.n_seen:,} events</caption>"
+            f"<table><caption>{self._n_clusters_now} clusters of {self.n_seen:,} events</caption>"
             f"<tr><th>id<th>weight<th>share<th>born<th>mean</tr>{rows}</table><ul>{changes}</ul>"
         )
