@@ -167,7 +167,7 @@ def check_refit(refit: Refit, engine: Engine) -> None:
     number("outside of the refit", found.outside, least=0.0)
 
 
-def check_door(door: Projection, n_names: int) -> None:
+def check_projection(door: Projection, n_names: int) -> None:
     """The events that wait, and those kept beside a sketch; `n_names` features have names."""
     must(
         door.stage in get_args(Stage),

@@ -16,7 +16,7 @@ from streamclust.sketch import Rows
 from streamclust.state import Arrays, State, under
 
 
-def pack_door(door: Projection, arrays: Arrays, waiting: bool = True) -> dict[str, Any]:
+def pack_projection(door: Projection, arrays: Arrays, waiting: bool = True) -> dict[str, Any]:
     """Pack the events that wait and the counts: arrays go into `arrays`, the rest is returned.
 
     Not `waiting`: without the events that wait.
@@ -34,8 +34,8 @@ def pack_door(door: Projection, arrays: Arrays, waiting: bool = True) -> dict[st
     }
 
 
-def unpack_door(door: Projection, state: State) -> None:
-    """Restore what `pack_door` packed."""
+def unpack_projection(door: Projection, state: State) -> None:
+    """Restore what `pack_projection` packed."""
     values = state.values.get("door")
     if values is None:  # an older checkpoint: nothing was reduced
         door.stage = "plain" if door.engine.n_seen else "new"

@@ -13,7 +13,7 @@ import numpy as np
 from streamclust._kernels.engine.assign import assign_points, cheapest
 from streamclust._kernels.engine.windows import see_points
 from streamclust._kernels.types import Bools, Floats, Ints
-from streamclust.engine.membership import Membership
+from streamclust.engine.component_owners import ComponentOwners
 from streamclust.engine.results import (
     NOWHERE,
     Result,
@@ -244,11 +244,11 @@ class Model:
         return cost_form(self.active)
 
     @cached_property
-    def membership(self) -> Membership:
+    def membership(self) -> ComponentOwners:
         """Which cluster each component belongs to, and which clusters are active."""
         if self.base is not None:
             return self.base.membership
-        return Membership(self.ids, self.hidden, self.owner, self.result.clusters.weight)
+        return ComponentOwners(self.ids, self.hidden, self.owner, self.result.clusters.weight)
 
     @cached_property
     def rows(self) -> Ints:

@@ -30,7 +30,7 @@ from streamclust.refit.partition import Partition
 from streamclust.tree import SummaryTree
 
 
-class Summary(NamedTuple):
+class RefitTree(NamedTuple):
     """The tree that a refit reads, and the components it does not read."""
 
     tree: SummaryTree
@@ -90,7 +90,7 @@ class Refitter:
         full = tree.n_events >= TUNING.full_sample * tree.sample_capacity
         return self.stream.settings.half_life is None and full
 
-    def _schedule_next(self, summary: Summary, quiet: bool, full: bool) -> None:
+    def _schedule_next(self, summary: RefitTree, quiet: bool, full: bool) -> None:
         """Set the event count of the refit after this one."""
         settings, counters, evidence = self.stream.settings, self.stream.counters, weight_of(summary.tree)
         warmup = settings.warmup
@@ -100,7 +100,7 @@ class Refitter:
             counters.n_seen, evidence, warmup, settings.refit_every, quiet and not summary.drifted, full
         )
 
-    def _input(self, summary: Summary, more: Moments | None, search: bool, quiet: bool) -> RefitInput:
+    def _input(self, summary: RefitTree, more: Moments | None, search: bool, quiet: bool) -> RefitInput:
         """Copies of everything that a refit reads."""
         stream, counters, tree = self.stream, self.stream.counters, summary.tree
         fresh = counters.failures_in_a_row > 0
@@ -134,7 +134,7 @@ class Refitter:
             ),
         )
 
-    def _is_challenged(self, summary: Summary, quiet: bool) -> bool:
+    def _is_challenged(self, summary: RefitTree, quiet: bool) -> bool:
         """Whether the refit is challenged by a search from nothing, by the schedule or after a change of ids."""
         counters, tree, evidence = self.stream.counters, summary.tree, weight_of(summary.tree)
         n_searched = tree.n_events * counters.last_challenge / evidence
@@ -144,7 +144,7 @@ class Refitter:
         by_schedule = schedule.challenged(evidence, counters.last_challenge, quiet, settled)
         return by_schedule or (summary.drifted and counters.ids_changed)
 
-    def _events(self, summary: Summary) -> RefitEvents:
+    def _events(self, summary: RefitTree) -> RefitEvents:
         """Recent events by which the refit judges its clusters."""
         stream, shards, rows = self.stream, self.stream.shards, summary.rows
         whole = rows is None
@@ -161,7 +161,7 @@ class Refitter:
             n_events=float(summary.tree.n_events if rows is None else max(n_present, len(rows))),
         )
 
-    def _start(self, summary: Summary, fixed: FixedComponents) -> Moments:
+    def _start(self, summary: RefitTree, fixed: FixedComponents) -> Moments:
         """The components that a refit starts from: without the fixed ones, and retired ones of no weight."""
         model = self.stream.published
         left_out = np.union1d(fixed.component, hidden_components(model))
@@ -172,7 +172,7 @@ class Refitter:
         rest = np.setdiff1d(np.arange(len(clusters)), left_out)
         return clusters[rest] if len(rest) else clusters
 
-    def _summary(self) -> Summary:
+    def _summary(self) -> RefitTree:
         """The tree to refit.
 
         Soon after a change the tree is made of the present's events alone, since the leaves of the summary hold samples
@@ -198,7 +198,7 @@ class Refitter:
         if theirs.all():
             return self._whole_summary()
         tree = self.present.tree_of_rows(rows[~theirs], weight[~theirs])
-        return Summary(tree, True, rows[~theirs], fixed)
+        return RefitTree(tree, True, rows[~theirs], fixed)
 
     def _rare(self, model: Model, weight: Floats, each: float) -> Ints:
         """Components that have weight, but too little to be judged by the present's events."""
@@ -207,14 +207,14 @@ class Refitter:
         rare = np.flatnonzero(alive & (share * kish(weight) < TUNING.min_expected_events))
         return np.setdiff1d(rare, large_rows(share))
 
-    def _whole_summary(self) -> Summary:
+    def _whole_summary(self) -> RefitTree:
         """The tree of all shards, in the shares of the latest events if the stream has drifted."""
         shards, model = self.stream.shards, self.stream.model
         tree, drifted = self.present.tree()
         if model is None or not (drifted and model.hidden):
-            return Summary(tree, drifted)
+            return RefitTree(tree, drifted)
         each = self.present.weight_of_one()
-        return Summary(tree, True, fixed=fixed_components(model, NOWHERE, shards.live_tree(), each))
+        return RefitTree(tree, True, fixed=fixed_components(model, NOWHERE, shards.live_tree(), each))
 
     def _watched(self, drifted: bool) -> Floats:
         """The latest events, by which clusters are judged; none if drift is ignored, or too few were watched."""

@@ -13,13 +13,13 @@ from river import base
 from streamclust.checkpoint import (
     CheckpointError,
     State,
-    check_door,
+    check_projection,
     check_refusals,
     engine_from_state,
     engine_state,
-    pack_door,
+    pack_projection,
     reason_of,
-    unpack_door,
+    unpack_projection,
 )
 from streamclust.checkpoint.state import OLDER
 from streamclust.engine import Engine, EngineSettings
@@ -378,7 +378,7 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, base.Cluster
     ) -> State:
         """The state of the engine with what is kept beside it, events that wait too unless not wanted."""
         arrays, values = engine
-        values["door"] = pack_door(self._pipeline.projection, arrays, waiting)
+        values["door"] = pack_projection(self._pipeline.projection, arrays, waiting)
         values |= {
             "parameters": self._saved_parameters(),
             "schema": self._pipeline.schema.to_dict(),
@@ -395,8 +395,8 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, base.Cluster
         try:
             model = cls._with_parameters(OLDER | state.values["parameters"], on_event)
             pipeline = model._new_pipeline(Schema.from_dict(state.values["schema"]), engine_from_state(state))
-            unpack_door(pipeline.projection, state)
-            check_door(pipeline.projection, len(pipeline.schema))
+            unpack_projection(pipeline.projection, state)
+            check_projection(pipeline.projection, len(pipeline.schema))
             pipeline.clocks.update_from(state.values.get("clocks", []))
             refusals = pipeline.refusals
             refusals.count, refusals.latest = state.values["n_refused"], state.values["last_refusal"]

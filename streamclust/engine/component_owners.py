@@ -1,4 +1,4 @@
-"""Membership: which cluster each component belongs to, and which clusters are active."""
+"""Component owners: which cluster each component belongs to, and which clusters are active."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamclust.engine.results import large_rows
 
 
 @dataclass(frozen=True, eq=False)
-class Membership:
+class ComponentOwners:
     """Clusters of components, as published; updates of a model share it.
 
     ids         one for each cluster
@@ -20,7 +20,7 @@ class Membership:
     owner       the cluster of each component, by its place in `ids`; empty: each is a cluster of its own
     component_weight  weight of each component when it was published
 
-    >>> found = Membership((4, 7), frozenset({4}), (0, 1, 1), np.array([90.0, 6.0, 4.0]))
+    >>> found = ComponentOwners((4, 7), frozenset({4}), (0, 1, 1), np.array([90.0, 6.0, 4.0]))
     >>> found.rows, found.names, found.weight
     (array([1, 2]), array([7]), array([90., 10.]))
     """
