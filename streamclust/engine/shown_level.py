@@ -23,7 +23,7 @@ from streamclust.lineage import Change, Lineage, Mark
 class LevelMark(NamedTuple):
     """State of a level, to which it can be restored."""
 
-    n_clusters: int
+    resolution: float
     lineage: Mark | None
 
 
@@ -35,8 +35,8 @@ class ShownLevel:
     """
 
     lineage: Lineage | None = None
-    n_clusters: int = 0
-    """Clusters of the level that was shown last; 0 before the first."""
+    resolution: float = 0.0
+    """Number of events that tell the clusters shown last apart, in the middle of the level's range; 0: none was shown."""
 
     @classmethod
     def of(cls, settings: EngineSettings, on_event: Callable[[Change], object] | None = None) -> ShownLevel:
@@ -45,7 +45,7 @@ class ShownLevel:
 
     def ask(self, settings: EngineSettings, finest: Lineage) -> None:
         """Show another level from now on; `finest` is the lineage of the finest clusters."""
-        self.n_clusters = 0
+        self.resolution = 0.0
         if self.lineage is None and not settings.shows_finest:
             self.lineage = Lineage.from_dict(finest.to_dict(), finest.on_event)
             finest.on_event = None
@@ -53,15 +53,15 @@ class ShownLevel:
     def choose(self, settings: EngineSettings, model: Model) -> int:
         """Number of clusters of the level to show of a model.
 
-        By default the level that was shown stays until another stands out clearly more.
+        By default the resolution that was shown stays until another level stands out clearly more.
         """
         path = model.path
         number = chosen_level(path, settings.detail, settings.n_clusters)
-        by_default = settings.detail == "auto" and settings.n_clusters is None
-        if by_default and 2 <= self.n_clusters <= path.n_finest:
+        if settings.detail == "auto" and settings.n_clusters is None and self.resolution:
+            kept = path.at(min(self.resolution / path.n_events, 1.0))
             stands_out = prominence(path)
-            if stands_out[number - 1] < TUNING.level_margin * stands_out[self.n_clusters - 1]:
-                return self.n_clusters
+            if kept > 1 and stands_out[number - 1] < TUNING.level_margin * stands_out[kept - 1]:
+                return kept
         return number
 
     def show(
@@ -75,32 +75,35 @@ class ShownLevel:
             return model
         shared = same_ids(before, model) if shared is None else shared
         old = Groups.of(before) if before is not None else NOTHING
-        self.n_clusters = self.choose(settings, model)
-        new = regrouped(model, self.n_clusters, old, shared.common)
-        self.lineage.level = self.n_clusters
+        number = self.choose(settings, model)
+        self.resolution = model.path.resolution(number)
+        new = regrouped(model, number, old, shared.common)
+        self.lineage.level = number
         ids = named(new, self.lineage, model, old, shared)
         return replace(model, shown_ids=ids)
 
     def mark(self) -> LevelMark:
         """The state as of now, for `restore`."""
-        return LevelMark(self.n_clusters, None if self.lineage is None else self.lineage.mark())
+        return LevelMark(self.resolution, None if self.lineage is None else self.lineage.mark())
 
     def restore(self, mark: LevelMark) -> None:
         """Undo all changes since a mark."""
-        self.n_clusters = mark.n_clusters
+        self.resolution = mark.resolution
         if self.lineage is not None and mark.lineage is not None:
             self.lineage.restore(mark.lineage)
 
     def to_values(self) -> dict[str, Any]:
         """Convert to types of JSON."""
         lineage = None if self.lineage is None else self.lineage.to_dict()
-        return {"n_clusters": self.n_clusters, "lineage": lineage}
+        finite = np.isfinite(self.resolution)  # JSON has no infinity
+        return {"resolution": self.resolution if finite else None, "lineage": lineage}
 
     @classmethod
     def from_values(cls, values: dict[str, Any]) -> ShownLevel:
         """Read what `to_values` wrote."""
         lineage = values["lineage"]
-        return cls(None if lineage is None else Lineage.from_dict(lineage), values["n_clusters"])
+        resolution = np.inf if values["resolution"] is None else float(values["resolution"])
+        return cls(None if lineage is None else Lineage.from_dict(lineage), resolution)
 
 
 @dataclass(frozen=True, eq=False)

@@ -91,6 +91,16 @@ class Path:
             log = np.log(self.bounds)
         return np.asarray(np.diff(log))
 
+    def resolution(self, n_clusters: int) -> float:
+        """Number of events that tell `n_clusters` apart and no more, in the middle of the level's range of ζ.
+
+        Infinite for the finest level: it holds however many events there are. 0 for one cluster of several, which holds
+        down to ζ = 0.
+        """
+        if n_clusters == self.n_finest:
+            return float("inf")
+        return float(self.n_events * np.sqrt(self.bounds[n_clusters] * self.bounds[n_clusters - 1]))
+
     def at(self, zeta: float) -> int:
         """Number of clusters where every event counts ζ."""
         return self.n_finest - int(np.count_nonzero(self.zeta > zeta)) if zeta < 1 else self.n_finest
