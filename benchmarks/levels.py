@@ -141,7 +141,8 @@ def mixture(table: Table, seed: int) -> np.ndarray:
     return GaussianMixture(table.k, random_state=seed, reg_covar=1e-4).fit_predict(standardised(table))
 
 
-PEERS: dict[str, Callable[[Table, int], np.ndarray]] = {
+Peer = Callable[[Table, int], np.ndarray]
+PEERS: dict[str, Peer] = {
     "k-means": lambda t, seed: KMeans(t.k, n_init=3, random_state=seed).fit_predict(t.x),
     "k-means, std": lambda t, seed: KMeans(t.k, n_init=3, random_state=seed).fit_predict(standardised(t)),
     "GaussianMixture, std": mixture,
@@ -167,11 +168,16 @@ def sentences(folder: Path | None) -> Iterator[Table]:
 
 
 def labelled(
-    folder: Path | None, modes: list[str], seeds: int, only: list[str] | None, most_rows: int
+    folder: Path | None,
+    modes: list[str],
+    peers: dict[str, Peer],
+    seeds: int,
+    only: list[str] | None,
+    most_rows: int,
 ) -> None:
     """Every labelled set: the levels of ours, and everybody told K."""
     heads = [f"{name:>21}" for mode in modes for name in (f"{mode}: fine", "default", "told K")]
-    print(f"{'set':<34} {' '.join(heads)}   peers told K: {', '.join(PEERS)}")
+    print(f"{'set':<34} {' '.join(heads)}   told K: {', '.join(peers)}")
     told: dict[str, list[float]] = defaultdict(list)
     share: list[float] = []
     for table in [*tables(folder, 5_000), *sentences(folder)]:
@@ -186,7 +192,7 @@ def labelled(
                 cells.append(f"{' '.join(f'{k}' for k, _ in of)} / {np.mean([a for _, a in of]):.3f}")
             told[f"ours, {mode}"].append(float(np.mean([ari(t, f.told) for t, f in runs])))
             share += [f.path_seconds / f.seconds for _, f in runs if f.path_seconds]
-        for name, method in PEERS.items():
+        for name, method in peers.items():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 of_peer = [ari(t, method(t, s)) for s in range(seeds) for t in [table.shuffled(s)]]
@@ -250,6 +256,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--data", type=Path, help="folder of data sets")
     parser.add_argument("--mode", choices=("points", "stream", "both"), default="points")
+    parser.add_argument("--peers", choices=("all", "none"), default="all")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--only", nargs="*", help="sets whose names begin so")
     parser.add_argument("--most-rows", type=int, default=10_000, help="rows of any set, at most")
@@ -261,7 +268,8 @@ def main(arguments: list[str] | None = None) -> None:
     if a.planted:
         not_gaussian(modes, a.seeds, a.sizes, a.figure)
     else:
-        labelled(a.data, modes, a.seeds, a.only, a.most_rows)
+        peers = PEERS if a.peers == "all" else {}
+        labelled(a.data, modes, peers, a.seeds, a.only, a.most_rows)
 
 
 if __name__ == "__main__":

@@ -424,7 +424,15 @@ def main() -> None:
         import levels
 
         mode = a.mode if a.mode != "none" else "points"
-        told = [*(["--data", str(a.data)] if a.data else []), "--mode", mode, "--seeds", str(a.seeds)]
+        told = [
+            *(["--data", str(a.data)] if a.data else []),
+            "--mode",
+            mode,
+            "--peers",
+            a.peers,
+            "--seeds",
+            str(a.seeds),
+        ]
         return levels.main([*told, *(["--only", *a.only] if a.only else [])])
     if a.refits:
         return refits(a.rows)

@@ -14,9 +14,9 @@ from streamclust._kernels.types import Floats, Ints
 from streamclust.batch.shaped import ShapedMixin, check_shape
 from streamclust.families import FamilyLike, Mixture
 from streamclust.families import family as family_named
-from streamclust.levels import NO_PAIRS, check_n_clusters, path_of
+from streamclust.levels import NO_PAIRS, path_of
 from streamclust.moments import Moments
-from streamclust.parameters import Detail, MixtureName, NumberOfClusters, ShapeName
+from streamclust.parameters import Detail, MixtureName, NumberOfClusters, ShapeName, check_n_clusters
 from streamclust.refit.bkm.fit import (
     PriorName,
     Search,

@@ -7,10 +7,16 @@ from typing import cast, get_args
 import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
-from streamclust.levels import Level, Path, check_detail, check_n_clusters, chosen_level, levels_of
+from streamclust.levels import Level, Path, chosen_level, levels_of
 from streamclust.moments import Moments
 from streamclust.outliers import outlying
-from streamclust.parameters import Detail, NumberOfClusters, ShapeName
+from streamclust.parameters import (
+    Detail,
+    NumberOfClusters,
+    ShapeName,
+    check_detail,
+    check_n_clusters,
+)
 from streamclust.shapes import MergeTree, heaviest_first, merge_tree
 from streamclust.values import check_choice
 

@@ -185,6 +185,7 @@ class Engine:
                 attempt(self.stream, self.refitter.start)
             self.stream.counters.last_challenge = 0.0  # search from nothing, too
             self.features.stop()
+            self.stream.level.forget()
             self._refit_now()
 
     def _refit_now(self, more: Moments | None = None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -37,13 +37,11 @@ from streamclust.families.marginal import marginal
 from streamclust.late import logsumexp
 from streamclust.levels import Path, path_of_counts, path_of_gaussians
 from streamclust.moments import Moments
+from streamclust.parameters import LevelName
 from streamclust.refit.partition import Partition
 from streamclust.shapes import gaussian_components
 from streamclust.sketch import Rows, Sketch
 from streamclust.state import State, prefixed, under
-
-LevelName = int | Literal["fine"] | None
-"""A level: of so many clusters, the finest, or (None) the one on show."""
 
 
 class Nearest(NamedTuple):
@@ -177,7 +175,7 @@ class Model:
         return found
 
     def at(self, level: LevelName = None) -> Model:
-        """The model with the clusters of a level: of so many, "fine", or (None) the one on show.
+        """The model with the clusters of a level: a number of clusters, "fine", or (None) the one on show.
 
         The ids of a level of a given number are those of the oldest of the finest clusters in each of its clusters.
         """

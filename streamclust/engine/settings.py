@@ -10,7 +10,6 @@ from typing import Any, Literal, Self, cast, get_args, get_origin
 
 import numpy as np
 
-from streamclust.levels import check_detail, check_n_clusters
 from streamclust.parameters import (
     GAUSSIANS,
     PARAMETERS,
@@ -22,6 +21,8 @@ from streamclust.parameters import (
     Parameter,
     RefitName,
     ShapeName,
+    check_detail,
+    check_n_clusters,
     check_together,
 )
 from streamclust.refit.chunky_em.covariance import Covariance

@@ -24,6 +24,7 @@ class LevelMark(NamedTuple):
     """State of a level, to which it can be restored."""
 
     resolution: float
+    n_events: float
     lineage: Mark | None
 
 
@@ -36,7 +37,9 @@ class ShownLevel:
 
     lineage: Lineage | None = None
     resolution: float = 0.0
-    """Number of events that tell the clusters shown last apart, in the middle of the level's range; 0: none was shown."""
+    """Number of events that tell the clusters shown last apart, in the middle of the level's range; 0 before the first."""
+    n_events: float = 0.0
+    """Number of events by whose evidence the level was chosen."""
 
     @classmethod
     def of(cls, settings: EngineSettings, on_event: Callable[[Change], object] | None = None) -> ShownLevel:
@@ -45,23 +48,30 @@ class ShownLevel:
 
     def ask(self, settings: EngineSettings, finest: Lineage) -> None:
         """Show another level from now on; `finest` is the lineage of the finest clusters."""
-        self.resolution = 0.0
+        self.forget()
         if self.lineage is None and not settings.shows_finest:
             self.lineage = Lineage.from_dict(finest.to_dict(), finest.on_event)
             finest.on_event = None
 
+    def forget(self) -> None:
+        """Let the next choice be made by the data alone, whatever is on show."""
+        self.resolution = 0.0
+
     def choose(self, settings: EngineSettings, model: Model) -> int:
         """Number of clusters of the level to show of a model.
 
-        By default the resolution that was shown stays until another level stands out clearly more.
+        By default the resolution that was shown stays until another level stands out clearly more, or until there is
+        far more evidence than it was chosen by.
         """
         path = model.path
         number = chosen_level(path, settings.detail, settings.n_clusters)
-        if settings.detail == "auto" and settings.n_clusters is None and self.resolution:
+        binds = path.n_events < TUNING.early_growth * self.n_events
+        if settings.detail == "auto" and settings.n_clusters is None and self.resolution and binds:
             kept = path.at(min(self.resolution / path.n_events, 1.0))
             stands_out = prominence(path)
             if kept > 1 and stands_out[number - 1] < TUNING.level_margin * stands_out[kept - 1]:
                 return kept
+        self.n_events = path.n_events
         return number
 
     def show(
@@ -84,11 +94,13 @@ class ShownLevel:
 
     def mark(self) -> LevelMark:
         """The state as of now, for `restore`."""
-        return LevelMark(self.resolution, None if self.lineage is None else self.lineage.mark())
+        return LevelMark(
+            self.resolution, self.n_events, None if self.lineage is None else self.lineage.mark()
+        )
 
     def restore(self, mark: LevelMark) -> None:
         """Undo all changes since a mark."""
-        self.resolution = mark.resolution
+        self.resolution, self.n_events = mark.resolution, mark.n_events
         if self.lineage is not None and mark.lineage is not None:
             self.lineage.restore(mark.lineage)
 
@@ -96,14 +108,17 @@ class ShownLevel:
         """Convert to types of JSON."""
         lineage = None if self.lineage is None else self.lineage.to_dict()
         finite = np.isfinite(self.resolution)  # JSON has no infinity
-        return {"resolution": self.resolution if finite else None, "lineage": lineage}
+        resolution = self.resolution if finite else None
+        return {"resolution": resolution, "n_events": self.n_events, "lineage": lineage}
 
     @classmethod
     def from_values(cls, values: dict[str, Any]) -> ShownLevel:
         """Read what `to_values` wrote."""
         lineage = values["lineage"]
         resolution = np.inf if values["resolution"] is None else float(values["resolution"])
-        return cls(None if lineage is None else Lineage.from_dict(lineage), resolution)
+        return cls(
+            None if lineage is None else Lineage.from_dict(lineage), resolution, float(values["n_events"])
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,8 +2,6 @@
 
 from streamclust.levels.choice import (
     Level,
-    check_detail,
-    check_n_clusters,
     chosen_level,
     default_level,
     levels_of,
@@ -15,8 +13,6 @@ __all__ = [
     "NO_PAIRS",
     "Level",
     "Path",
-    "check_detail",
-    "check_n_clusters",
     "chosen_level",
     "default_level",
     "levels_of",

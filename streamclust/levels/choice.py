@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 import numpy as np
 
 from streamclust._kernels.types import Floats
 from streamclust.levels.path import Path
-from streamclust.parameters import Detail, DetailName, NumberOfClusters
-from streamclust.values import check_choice
+from streamclust.parameters import Detail, NumberOfClusters
 
 
 class Level(NamedTuple):
@@ -67,27 +65,3 @@ def chosen_level(path: Path, detail: Detail = "auto", n_clusters: NumberOfCluste
         return path.at(min(detail / path.n_events, 1.0))
     auto = default_level(path)
     return auto if detail == "auto" or auto <= 2 else default_level(path, most=auto - 1)
-
-
-def check_detail(detail: object) -> None:
-    """Raise ValueError for a detail there is not."""
-    if isinstance(detail, str):
-        check_choice("detail", detail, get_args(DetailName))
-    elif isinstance(detail, bool) or not isinstance(detail, Real) or not 0 < detail < np.inf:
-        raise ValueError(
-            f"detail must be one of {', '.join(get_args(DetailName))}, or a positive number of events, got {detail!r}"
-        )
-
-
-def check_n_clusters(n_clusters: object) -> None:
-    """Raise ValueError for a number or a range of clusters there cannot be."""
-    if n_clusters is None:
-        return
-    numbers = n_clusters if isinstance(n_clusters, tuple) else (n_clusters,)
-    whole = all(isinstance(n, Integral) and not isinstance(n, bool) and n >= 1 for n in numbers)
-    if not whole or (isinstance(n_clusters, tuple) and len(numbers) != 2):
-        raise ValueError(
-            f"n_clusters must be a whole number of at least 1 or a pair of them, (least, most), got {n_clusters!r}"
-        )
-    if numbers[0] > numbers[-1]:
-        raise ValueError(f"n_clusters must go from least to most, got {n_clusters!r}; use {numbers[::-1]!r}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +12,10 @@ from streamclust._kernels.types import Floats
 from streamclust.engine import Model
 from streamclust.engine.cluster_view import ClusterView, cluster_view
 from streamclust.engine.feature_profiles import FeatureProfile, Profiles, profiles
-from streamclust.engine.model import LevelName
 from streamclust.levels import Level, Path, levels_of
 from streamclust.lineage import Change, Lineage
 from streamclust.moments import Moments
+from streamclust.parameters import LevelName
 from streamclust.sketch import Sketch
 from streamclust.streaming.clusters import Cluster, clusters_of
 from streamclust.streaming.pipeline import EventPipeline
@@ -33,7 +33,7 @@ class ClusterQueries(ThreadSafe):
     """The clusters, their lives, the summary and pictures of a stream."""
 
     _pipeline: EventPipeline
-    _at: Callable[[LevelName], Model | None]
+    model_at: Callable[[LevelName], Model | None]
 
     @property
     def model(self) -> Model | None:
@@ -67,8 +67,11 @@ class ClusterQueries(ThreadSafe):
 
         Levels are nested. Each has ids of its own: see `parents`.
         """
-        model = self._at(level)
-        return [] if model is None else self._published_clusters(model)
+        model = self.model_at(level)
+        if model is None:
+            return []
+        engine = self._pipeline.engine
+        return self._published_clusters(model, (engine if level is None else engine.stream).lineage.born_at)
 
     def parents(self, level: LevelName, coarser: LevelName) -> dict[int, int]:
         """Ids of clusters at a level, and of the cluster at a coarser one that each is part of.
@@ -80,7 +83,7 @@ class ClusterQueries(ThreadSafe):
         >>> len(model.parents("fine", 2)), len(set(model.parents("fine", 2).values()))
         (3, 2)
         """
-        fine, coarse = self._at(level), self._at(coarser)
+        fine, coarse = self.model_at(level), self.model_at(coarser)
         if fine is None or coarse is None:
             return {}
         if len(coarse.names) > len(fine.names):
@@ -175,17 +178,15 @@ class ClusterQueries(ThreadSafe):
         if model is None:
             with self._turn, self._lock:
                 return self._clusters_now()
-        return self._published_clusters(model)
+        return self._published_clusters(model, self._pipeline.engine.lineage.born_at)
 
-    def _published_clusters(self, model: Model) -> list[Cluster]:
+    def _published_clusters(self, model: Model, born_at: Mapping[int, int]) -> list[Cluster]:
         """The clusters of a model."""
         rows, parts = model.clusters, model.active.clusters
         if model.sketch is not None:
             rows, parts = model.sketch.expand_moments(rows), model.sketch.expand_moments(parts)
         last_seen = dict.fromkeys(model.names.tolist(), model.n_seen)
-        return clusters_of(
-            model, rows, parts, self._pipeline.schema, self._pipeline.engine.lineage.born_at, last_seen
-        )
+        return clusters_of(model, rows, parts, self._pipeline.schema, born_at, last_seen)
 
     def _waiting_cluster(self) -> list[Cluster]:
         """The cluster of all events while they wait for their sketch; none before the first."""

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from streamclust._kernels.types import Bools, Floats
 from streamclust.engine import Model
 from streamclust.engine.event_rows import sparse_rows, with_width
-from streamclust.engine.model import Assignment, LevelName
+from streamclust.engine.model import Assignment
 from streamclust.frames import SeriesLike, TableLike
 from streamclust.late import csr_array, issparse
+from streamclust.parameters import LevelName
 from streamclust.sketch import Rows
 from streamclust.streaming.checked_events import Checked
 from streamclust.streaming.pipeline import EventPipeline
@@ -29,7 +30,7 @@ class Predictions(ThreadSafe):
 
         `level`: a number of clusters or "fine", instead of the level on show.
         """
-        model = self._at(level)
+        model = self.model_at(level)
         if model is None:
             return self._pipeline.projection.only_cluster
         row = self._pipeline.schema.plain_row(x)
@@ -77,7 +78,7 @@ class Predictions(ThreadSafe):
 
         `level`: a number of clusters or "fine", instead of the level on show.
         """
-        model = self._at(level)
+        model = self.model_at(level)
         if model is None:
             rows = self._table(X)
             ids, known = np.full(len(rows), self._pipeline.projection.only_cluster), any_known(rows)
@@ -133,8 +134,8 @@ class Predictions(ThreadSafe):
         found = model.assign(self._wide(rows, model))
         return found._replace(cluster=known_only(found.cluster, any_known(rows)))
 
-    def _at(self, level: LevelName) -> Model | None:
-        """The published model with the clusters of a level."""
+    def model_at(self, level: LevelName) -> Model | None:
+        """The published model with the clusters of a level: a number of clusters, "fine" or (None) the one on show."""
         engine = self._pipeline.engine
         if level is None or engine.model is None:
             return engine.shown
