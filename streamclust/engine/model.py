@@ -159,7 +159,8 @@ class Model:
         place[self.rows] = np.arange(len(self.rows))
         pairs = place[np.array(self.plateaus, dtype=np.int64).reshape(-1, 2)]
         n_events = active.n_effective if isinstance(active, Partition) else active.total
-        return path_of_gaussians(components, self.place, pairs[(pairs >= 0).all(axis=1)], n_events)
+        pairs = pairs[(pairs >= 0).all(axis=1)]
+        return path_of_gaussians(components, self.place, pairs, n_events, active.clusters)
 
     @cached_property
     def shown(self) -> Model:

@@ -37,7 +37,7 @@ class ShownLevel:
 
     lineage: Lineage | None = None
     resolution: float = 0.0
-    """Number of events that tell the clusters shown last apart, in the middle of the level's range; 0 before the first."""
+    """Number of events that tell the clusters shown last apart, in the middle of its range; 0 before the first."""
     n_events: float = 0.0
     """Number of events by whose evidence the level was chosen."""
 

@@ -33,26 +33,33 @@ class Bells(NamedTuple):
     weight: Floats
     mean: Floats
     covariance: Floats
+    deviation: Floats
+    """(D,): the unit of each feature."""
 
     @classmethod
     def of(cls, components: Moments) -> Bells:
         """With full covariances, whatever form they are kept in, and a ridge."""
-        d = components.n_features
-        kept = components.covariance
-        full = kept if kept.ndim == 3 else kept.reshape(len(kept), -1, 1) * np.eye(d)
+        d, full = components.n_features, matrices(components)
         share = components.weight / components.weight.sum()
         centred = components.mean - components.mean[0]
         centred -= share @ centred
         variance = share @ (np.einsum("kii->ki", full) + centred**2)
         deviation = np.sqrt(np.where(variance > 0, variance, 1.0))
         covariance = full / (deviation[:, None] * deviation) + TUNING.ridge_variance * np.eye(d)
-        return cls(components.weight, centred / deviation, covariance)
+        return cls(components.weight, centred / deviation, covariance, deviation)
+
+    def varying(self, observed: Moments) -> Bells:
+        """The same components with the covariances that their events were observed to have."""
+        unit = self.deviation[:, None] * self.deviation
+        return self._replace(
+            covariance=matrices(observed) / unit + TUNING.ridge_variance * np.eye(len(self.deviation))
+        )
 
 
-def squared_distances(mean: Floats, within: Floats, one: int, others: Ints) -> Floats:
-    """Squared Mahalanobis distance of one mean from others, each pair in its own covariance `within` (others, D, D)."""
-    step = mean[others] - mean[one]
-    return np.asarray(np.einsum("kd,kd->k", step, np.linalg.solve(within, step[:, :, None])[:, :, 0]))
+def matrices(components: Moments) -> Floats:
+    """Full covariances, whatever form they are kept in."""
+    kept = components.covariance
+    return kept if kept.ndim == 3 else kept.reshape(len(kept), -1, 1) * np.eye(components.n_features)
 
 
 def landscape(bells: Bells, distance: Floats, plateaus: Ints) -> Landscape:

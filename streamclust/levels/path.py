@@ -121,19 +121,27 @@ def path_of(partition: Partition, owner: Ints, plateaus: Ints = NO_PAIRS) -> Pat
     fitted = partition.family.parameters(partition.posterior)
     assert isinstance(fitted, GaussianParameters)
     components = gaussian_components(partition.clusters.weight, fitted.mean, fitted.covariance)
-    return path_of_gaussians(components, owner, plateaus, partition.n_effective)
+    return path_of_gaussians(components, owner, plateaus, partition.n_effective, partition.clusters)
 
 
 def path_of_gaussians(
-    components: Moments, owner: Ints, plateaus: Ints = NO_PAIRS, n_events: float | None = None
+    components: Moments,
+    owner: Ints,
+    plateaus: Ints = NO_PAIRS,
+    n_events: float | None = None,
+    observed: Moments | None = None,
 ) -> Path:
     """The path from Gaussian components, some pairs of which are `plateaus`.
 
+    `observed` are the moments of the components' events, if a prior makes the components' covariances others.
     `n_events` is how many events' evidence there is: the components' weight, unless told.
     """
     n = float(components.weight.sum()) if n_events is None else n_events
     components = components.scale(n / float(components.weight.sum()))
-    clusters = GaussianClusters(Bells.of(components), owner, plateaus)
+    bells = Bells.of(components)
+    clusters = GaussianClusters(
+        bells, bells if observed is None else bells.varying(observed), owner, plateaus
+    )
     return merged_down(clusters, owner, n, components.n_features)
 
 
@@ -148,14 +156,14 @@ def path_of_counts(
 class GaussianClusters:
     """Clusters of Gaussian components, and the loss of merging two."""
 
-    def __init__(self, bells: Bells, owner: Ints, plateaus: Ints) -> None:
+    def __init__(self, bells: Bells, observed: Bells, owner: Ints, plateaus: Ints) -> None:
         k = int(owner.max()) + 1
         member = (owner[:, None] == np.arange(k)).astype(float)
         self.weight = bells.weight @ member
         self.mean = (member * bells.weight[:, None]).T @ bells.mean / self.weight[:, None]
-        scatter = bells.covariance * bells.weight[:, None, None]
+        scatter = observed.covariance * bells.weight[:, None, None]
         self.within = np.einsum("ck,cij->kij", member, scatter)
-        distance = distances(bells)
+        distance = distances(observed)
         peak, saddle = landscape(bells, distance, plateaus)
         self.peak = np.array([peak[owner == c].max() for c in range(k)])
         self.near = pairs_of_groups(distance, owner, k, np.minimum)
