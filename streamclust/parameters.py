@@ -320,7 +320,7 @@ def check_detail(detail: object) -> None:
         raise ValueError(
             f"detail must be {', '.join(map(repr, get_args(DetailName)))} or a number, got {detail!r}"
         )
-    if isinstance(detail, bool) or not isinstance(detail, Real) or not 0 < detail < math.inf:
+    if isinstance(detail, bool) or not isinstance(detail, Real) or not 0 < float(detail) < math.inf:
         raise ValueError(
             f"detail must be one of {', '.join(get_args(DetailName))}, or a positive number of events, got {detail!r}"
         )
@@ -331,7 +331,7 @@ def check_n_clusters(n_clusters: object) -> None:
     if n_clusters is None:
         return
     numbers = n_clusters if isinstance(n_clusters, tuple) else (n_clusters,)
-    whole = all(isinstance(n, Integral) and not isinstance(n, bool) and n >= 1 for n in numbers)
+    whole = all(isinstance(n, Integral) and not isinstance(n, bool) and int(n) >= 1 for n in numbers)
     if not whole or (isinstance(n_clusters, tuple) and len(numbers) != 2):
         raise ValueError(
             f"n_clusters must be a whole number of at least 1 or a pair of them, (least, most), got {n_clusters!r}"

@@ -144,7 +144,7 @@ class Groups:
     @property
     def member(self) -> Floats:
         """(finest clusters, groups): 1 where a cluster is of a group."""
-        return (self.group[:, None] == np.arange(self.n_groups)).astype(float)
+        return np.asarray(self.group[:, None] == np.arange(self.n_groups), dtype=float)
 
 
 NOTHING = Groups(np.zeros(0, dtype=np.int64), 0)
