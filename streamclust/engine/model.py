@@ -148,11 +148,11 @@ class Model:
         if self.base is not None:
             return self.base.path
         active = chosen(self.result, self.rows) if self.hidden else self.result
-        if isinstance(active, Partition) and active.family.scatter == "none":
+        fitted = point_parameters(active)
+        if isinstance(active, Partition) and not isinstance(fitted, GaussianParameters):
             return path_of_counts(
                 active.family, active.mixture, active.clusters, self.place, active.n_effective
             )
-        fitted = point_parameters(active)
         assert isinstance(fitted, GaussianParameters)
         components = gaussian_components(active.clusters.weight, fitted.mean, fitted.covariance)
         place = np.full(self.result.n_clusters, -1)

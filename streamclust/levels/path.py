@@ -114,12 +114,11 @@ def path_of(partition: Partition, owner: Ints, plateaus: Ints = NO_PAIRS) -> Pat
 
     `plateaus` are pairs of components whose events are one plateau (`MergeTree.plateaus`).
     """
-    if partition.family.scatter == "none":
+    fitted = partition.family.parameters(partition.posterior)
+    if not isinstance(fitted, GaussianParameters):
         return path_of_counts(
             partition.family, partition.mixture, partition.clusters, owner, partition.n_effective
         )
-    fitted = partition.family.parameters(partition.posterior)
-    assert isinstance(fitted, GaussianParameters)
     components = gaussian_components(partition.clusters.weight, fitted.mean, fitted.covariance)
     return path_of_gaussians(components, owner, plateaus, partition.n_effective, partition.clusters)
 
@@ -148,7 +147,7 @@ def path_of_gaussians(
 def path_of_counts(
     family: AnyFamily, mixture: Mixture, components: Moments, owner: Ints, n_events: float
 ) -> Path:
-    """The path from clusters of counts: a merge loses the free energy that it adds."""
+    """The path from clusters of counts, or of mixed tables: a merge loses the free energy that it adds."""
     components = components.scale(n_events / float(components.weight.sum()))
     return merged_down(CountClusters(family, mixture, components, owner, n_events), owner, n_events, 1)
 
@@ -220,6 +219,7 @@ class CountClusters:
         """Put b into a."""
         both = self.rows[[a]] + self.rows[[b]]
         self.rows.weight[a], self.rows.mean[a] = both.weight[0], both.mean[0]
+        self.rows.scatter[a] = both.scatter[0]
         self.terms[a] = self.mixture.cluster_terms(self.family, both)[0]
         self.n_clusters -= 1
 

@@ -41,9 +41,7 @@ Clusters = Annotated[
     str | None,
     typer.Option("--clusters", help="Number of clusters to show, or the least and the most: 10, 5-12."),
 ]
-Detail = Annotated[
-    str | None, typer.Option(help="How fine clusters are: auto, fine, coarse, or a number of events.")
-]
+Detail = Annotated[str | None, typer.Option(help=help_of("detail"))]
 Seed = Annotated[int | None, typer.Option(help=help_of("seed"))]
 Features = Annotated[
     str | None, typer.Option(help="Features to use, separated by commas: x,y. Default: all.")
