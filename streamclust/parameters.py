@@ -136,6 +136,7 @@ PARAMETERS: dict[str, Parameter] = {
         None,
         "Number of clusters to show, or the least and the most; by default `detail` decides.",
         "If there are fewer, all are shown. It may be changed at any time, and takes effect at once.",
+        use_none_to="let detail decide",
     ),
     "missing": Parameter(
         Missing | None,

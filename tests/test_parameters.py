@@ -200,8 +200,8 @@ def test_what_the_estimator_takes_reaches_its_engine():
     told = []
     other = {
         "family": "diagonal", "refit": "chunky-em", "mixture": "infinite", "max_leaves": 64, "refit_every": 100,
-        "warmup": 50, "half_life": 1e4, "drift": "ignore", "birth_penalty": 4.0, "shape": "any", "background": False,
-        "seed": 3,
+        "warmup": 50, "half_life": 1e4, "drift": "ignore", "birth_penalty": 4.0, "shape": "any", "detail": "fine",
+        "n_clusters": None, "background": False, "seed": 3,
     }  # fmt: skip
     beside = {"on_event": told.append, "max_directions": 8, "scale": "deviation", "outliers": None}
     model = StreamEstimator(**other, **beside).fit(rows)

@@ -19,7 +19,7 @@ from streamclust.engine.refit_input import RefitEvents, RefitInput, SearchMode
 from streamclust.engine.results import NOWHERE, Result, large_rows
 from streamclust.engine.retirement import Retirement
 from streamclust.engine.settings import COVARIANCE, EngineSettings
-from streamclust.engine.shown_level import Shared
+from streamclust.engine.shown_level import CommonWeight
 from streamclust.engine.stream import Stream
 from streamclust.engine.tuning import TUNING
 from streamclust.families.resolution import n_independent_rows
@@ -261,7 +261,7 @@ class Refitter:
             stream.sketch,
             plateaus=found.plateaus,
         )
-        stream.publish(model, Shared(found.shared, found.old_weight, found.new_weight))
+        stream.publish(model, CommonWeight(found.shared, found.old_weight, found.new_weight))
         model = stream.published
         if counters.moving and len(shards.recent.ring):  # the refit began some time ago
             model = moved(model, *(part[-2 * TUNING.min_window_events :] for part in shards.recent.latest()))

@@ -109,10 +109,10 @@ def check_of(name: str, parameter: Parameter) -> Check:
     kinds = [kind for kind in get_args(parameter.type) if kind is not NoneType]
     optional = len(kinds) < len(get_args(parameter.type))
     kind = kinds[0] if optional else parameter.type
-    if name in BY_NAME:
-        return BY_NAME[name]
     if name == "family":
         check: Check = a_family
+    elif name in BY_NAME:
+        check = BY_NAME[name]
     elif get_origin(kind) is Literal:
         check = one_of(*get_args(kind))
     elif kind is int:

@@ -75,7 +75,7 @@ class ShownLevel:
         return number
 
     def show(
-        self, settings: EngineSettings, before: Model | None, model: Model, shared: Shared | None = None
+        self, settings: EngineSettings, before: Model | None, model: Model, shared: CommonWeight | None = None
     ) -> Model:
         """The model with the ids of the level on show; lifecycle events of the level are noted.
 
@@ -150,7 +150,7 @@ class Groups:
 NOTHING = Groups(np.zeros(0, dtype=np.int64), 0)
 
 
-class Shared(NamedTuple):
+class CommonWeight(NamedTuple):
     """Weight that the finest clusters before and now have in common (old x new), and that of each."""
 
     common: Floats
@@ -158,17 +158,17 @@ class Shared(NamedTuple):
     now: Floats
 
 
-def same_ids(before: Model | None, model: Model) -> Shared:
+def same_ids(before: Model | None, model: Model) -> CommonWeight:
     """Weight in common where finest clusters of one id are the same."""
     now = model.membership.weight
     if before is None:
-        return Shared(np.zeros((0, len(now))), np.zeros(0), now)
+        return CommonWeight(np.zeros((0, len(now))), np.zeros(0), now)
     earlier = before.membership.weight
     same = np.array(before.ids)[:, None] == np.array(model.ids)
-    return Shared(np.where(same, np.minimum(earlier[:, None], now), 0.0), earlier, now)
+    return CommonWeight(np.where(same, np.minimum(earlier[:, None], now), 0.0), earlier, now)
 
 
-def named(new: Groups, lineage: Lineage, model: Model, old: Groups, shared: Shared) -> tuple[int, ...]:
+def named(new: Groups, lineage: Lineage, model: Model, old: Groups, shared: CommonWeight) -> tuple[int, ...]:
     """The id of the group of each finest cluster, by what it shares with the old groups."""
     at, version = model.n_seen, model.version
     weight = shared.now @ new.member

@@ -11,7 +11,7 @@ from streamclust.engine.background import Refit
 from streamclust.engine.model import Model
 from streamclust.engine.settings import EngineSettings
 from streamclust.engine.shards import Shards
-from streamclust.engine.shown_level import Shared, ShownLevel
+from streamclust.engine.shown_level import CommonWeight, ShownLevel
 from streamclust.engine.tuning import TUNING
 from streamclust.lineage import Lineage
 from streamclust.sketch import Sketch
@@ -135,7 +135,7 @@ class Stream:
         """Events learnt."""
         return self.counters.n_seen
 
-    def publish(self, model: Model, shared: Shared | None = None) -> None:
+    def publish(self, model: Model, shared: CommonWeight | None = None) -> None:
         """Publish a new version of the model, and show the level asked for.
 
         `shared` is the weight that its clusters have in common with those before, if those of one id are not the same.

@@ -49,7 +49,7 @@ class Bells(NamedTuple):
         return cls(components.weight, centred / deviation, covariance, deviation)
 
     def varying(self, observed: Moments) -> Bells:
-        """The same components with the covariances that their events were observed to have."""
+        """These components with the covariances that their events were observed to have."""
         unit = self.deviation[:, None] * self.deviation
         return self._replace(
             covariance=matrices(observed) / unit + TUNING.ridge_variance * np.eye(len(self.deviation))
