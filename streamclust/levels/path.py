@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +31,9 @@ from streamclust.moments import Moments
 from streamclust.refit.partition import Partition
 from streamclust.shapes import gaussian_components
 from streamclust.shapes.joins import by_first
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 ROUNDS = 100
 """Of the fixed point for ζ; it converges in a few."""
@@ -100,6 +104,12 @@ class Path:
         if n_clusters == self.n_finest:
             return float("inf")
         return float(self.n_events * np.sqrt(self.bounds[n_clusters] * self.bounds[n_clusters - 1]))
+
+    def plot(self, **options: Any) -> Axes:
+        """Number of clusters against ζ: see `streamclust.plots.plot_path`."""
+        from streamclust.plots import plot_path
+
+        return plot_path(self, **options)
 
     def at(self, zeta: float) -> int:
         """Number of clusters where every event counts ζ."""

@@ -322,8 +322,12 @@ class ClusterQueries(ThreadSafe):
 
     # ---------------------------------------------------------------- for people
 
-    def plot(self, features: tuple[Hashable, Hashable] | None = None, **options: Any) -> Axes:
+    def plot(
+        self, features: tuple[Hashable, Hashable] | None = None, level: LevelName = None, **options: Any
+    ) -> Axes:
         """The clusters and the latest events over two features, given by name: see `streamclust.plots.plot_clusters`.
+
+        `level`: a number of clusters or "fine", instead of the level on show; `path.plot()` draws all levels.
 
         `lineage.plot()` draws what became of the clusters, `snapshot().plot()` their hierarchy.
         """
@@ -331,9 +335,10 @@ class ClusterQueries(ThreadSafe):
 
         with self._turn, self._lock:
             self._pipeline.flush()
-            if self.model is None:
+            model = self.model_at(level)
+            if model is None:
                 raise ValueError("there is nothing to draw: learn at least one event first")
-            names, model = self.feature_names, self.model
+            names = self.feature_names
             latest = (
                 self.latest()
                 if self.sketch is not None
