@@ -29,7 +29,7 @@ from sklearn.preprocessing import StandardScaler
 
 from streamclust import StreamClusterer
 from streamclust.batch import BayesianKMeans
-from streamclust.levels import path_of
+from streamclust.levels import NO_PAIRS, path_of
 
 # -------------------------------------------------------------------- planted clusters that are not Gaussian
 
@@ -109,7 +109,8 @@ def ours_points(table: Table, seed: int) -> Found:
     model = BayesianKMeans(seed=seed).fit(table.x)
     seconds = process_time() - start
     start = process_time()
-    path_of(model.partition_, model.path_.owner, model.merge_tree_.plateaus)
+    joins = getattr(model, "merge_tree_", None)  # mixed tables have none
+    path_of(model.partition_, model.path_.owner, NO_PAIRS if joins is None else joins.plateaus)
     path_seconds = process_time() - start
     finest = model.path_.n_finest
     told = model.cut(min(table.k, finest))
