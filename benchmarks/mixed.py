@@ -60,8 +60,7 @@ def table(planted: Planted, n: int, seed: int) -> tuple[np.ndarray, list[np.ndar
     for values in planted.informative:
         share = rng.dirichlet(np.full(values, 0.3), size=k)
         codes.append(drawn(share[truth], rng))
-    for values in planted.independent:
-        codes.append(rng.choice(values, p=rng.dirichlet(np.ones(values)), size=n))
+    codes += [rng.choice(v, p=rng.dirichlet(np.ones(v)), size=n) for v in planted.independent]
     return numbers, codes, truth
 
 
@@ -112,7 +111,9 @@ METHODS: dict[str, Callable[..., np.ndarray | None]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="two seeds of 1,000 rows instead of five of 3,000")
+    parser.add_argument(
+        "--quick", action="store_true", help="two seeds of 1,000 rows instead of five of 3,000"
+    )
     parser.add_argument("--rows", type=int, help="rows of each table")
     parser.add_argument("--seeds", type=int, help="tables of each kind")
     options = parser.parse_args()
@@ -120,7 +121,9 @@ def main() -> None:
     n = options.rows or (1_000 if options.quick else 3_000)
     seeds = range(options.seeds or (2 if options.quick else 5))
     right, ahead, cells = 0, 0, 0
-    print(f"{n} rows, {len(seeds)} seeds; ARI from least to most, CPU seconds; ours finds K, the others are told it")
+    print(
+        f"{n} rows, {len(seeds)} seeds; ARI from least to most, CPU seconds; ours finds K, the others are told it"
+    )
     for name, planted in TABLES.items():
         scores: dict[str, list[float]] = {method: [] for method in METHODS}
         cpu = dict.fromkeys(METHODS, 0.0)
@@ -145,7 +148,9 @@ def main() -> None:
             if values
         ]
         print(f"{name:48s} K {found} for {planted.n_clusters}: " + "; ".join(parts), flush=True)
-    print(f"K right in {right} of {cells * len(seeds)}; mean ARI no lower than any peer told K in {ahead} of {cells}")
+    print(
+        f"K right in {right} of {cells * len(seeds)}; mean ARI no lower than any peer told K in {ahead} of {cells}"
+    )
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from streamclust.batch import BayesianKMeans
-from streamclust.schema.encoding import OTHER, Encoding, LeftOutColumns
+from streamclust.schema.encoding import OTHER, Encoding, IdentifierColumns
 
 N = 60
 
@@ -36,7 +36,7 @@ def test_ids_and_free_text_are_left_out_with_one_warning():
         "id": [f"user-{i}" for i in range(N)],
         "note": [f"text {i}" for i in range(N)],
     }
-    with pytest.warns(LeftOutColumns, match="'id', 'note'"):
+    with pytest.warns(IdentifierColumns, match="'id', 'note'"):
         found = Encoding.of(table)
     assert found.left_out == ("id", "note")
     assert "id" in Encoding.of(table, categorical=["id"]).categories

@@ -29,10 +29,10 @@ NUMBER = -1
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableLayout:
     """Which columns are numbers, and which stand for the values of one categorical column.
 
-    >>> layout = Layout((NUMBER, 0, 0, NUMBER, 1, 1, 1))
+    >>> layout = TableLayout((NUMBER, 0, 0, NUMBER, 1, 1, 1))
     >>> layout.numbers, layout.groups
     (array([0, 3]), (array([1, 2]), array([4, 5, 6])))
     """
@@ -90,7 +90,7 @@ class Mixed:
     name: ClassVar[str] = "mixed"
     scatter: ClassVar[Scatter] = "full"
     concentration: ClassVar[float] = 2.0
-    layout: ClassVar[Layout] = Layout(())
+    layout: ClassVar[TableLayout] = TableLayout(())
 
     numbers: Gaussian | None
     categories: tuple[Multinomial, ...]
@@ -212,12 +212,12 @@ class Mixed:
 
 @cache
 def mixed(columns: tuple[int, ...]) -> type[Mixed]:
-    """The family of tables of these columns, of each of which a Layout says what it is.
+    """The family of tables of these columns, of each of which a TableLayout says what it is.
 
     >>> mixed((NUMBER, 0, 0)) is mixed((NUMBER, 0, 0)), issubclass(mixed((NUMBER,)), Mixed)
     (True, True)
     """
-    return type("Mixed", (Mixed,), {"layout": Layout(columns)})
+    return type("Mixed", (Mixed,), {"layout": TableLayout(columns)})
 
 
 def of_columns(

@@ -43,8 +43,8 @@ Table = Mapping[Any, Column]
 """Columns of a table by name."""
 
 
-class LeftOutColumns(UserWarning):
-    """Columns of a table are ids, free text or dates, and were left out."""
+class IdentifierColumns(UserWarning):
+    """Warning: columns of a table are ids or free text, and were left out."""
 
 
 class CategoryValue(NamedTuple):
@@ -94,7 +94,7 @@ class Encoding:
             warnings.warn(
                 f"left out, since nearly every row has another value: {', '.join(map(repr, left_out))}; name them in "
                 "categorical to use them",
-                LeftOutColumns,
+                IdentifierColumns,
                 stacklevel=3,
             )
         if not numbers and not categories:

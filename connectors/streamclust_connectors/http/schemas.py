@@ -64,6 +64,8 @@ class Status(BaseModel):
     features: list[str]
     family: str
     source: str
+    vector: str | None
+    """Path of the vector in an event of a request; null if an event is an object of numbers."""
     stopped: dict[str, str]
     """Assigned partitions that are not read, and why."""
     group: GroupStatus | None
@@ -86,6 +88,8 @@ class ClusterSummary(BaseModel):
     id: int
     weight: float
     share: float
+    words: str
+    """The features that set it apart from all events, in words."""
     mean: dict[str, float]
     covariance: list[list[float]] | list[float] | float | None
     """A matrix, its diagonal or a number, depending on the family."""
@@ -191,6 +195,19 @@ class ClusterDetail(ClusterSummary):
     """Some of its latest events, the newest first."""
 
 
+class LastSeen(BaseModel):
+    """A cluster as it was shortly before it ended."""
+
+    at: int
+    """Number of events learnt when it was last seen."""
+    weight: float
+    share: float
+    words: str
+    features: list[ClusterFeature]
+    """Its most distinctive features, in order."""
+    recent: list[RecentEvent]
+
+
 class PastCluster(BaseModel):
     """A cluster that no longer exists."""
 
@@ -198,6 +215,8 @@ class PastCluster(BaseModel):
     alive: Literal[False]
     history: ShareHistory
     lifecycle: list[Event]
+    last: LastSeen | None
+    """Null if it lived only for seconds, or ended before the service was started."""
 
 
 class ServiceHistory(BaseModel):
