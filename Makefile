@@ -78,7 +78,7 @@ release:  ## sdist and wheels for this Python, each tried in an empty environmen
 bench: $(READY)  ## every benchmark, the peer beside us
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script $(BENCH) || exit 1; done
 
-chaos: $(READY)  ## kill the service fifty times, and count what it learnt; OF=group: members of a group
+chaos: $(READY)  ## kill the service fifty times, and count what it learnt; OF=group: members of a group; OF=brokers: three brokers too
 	$(BIN)/python tests/chaos/$(or $(OF),kill).py $(CHAOS)
 
 fuzz: $(READY)  ## a million messages, half of them rubbish, through a broker

@@ -93,6 +93,7 @@ class Model:
     base        the model as it was published, if this is an update of it
     shown_ids   at the level on show, the id of the cluster that each cluster is part of; empty: each is shown itself
     plateaus    pairs of components whose events the last refit saw as one plateau
+    revision    larger after each update: version and revision together name what decides predictions
     """
 
     version: int
@@ -107,6 +108,7 @@ class Model:
     base: Model | None = None
     shown_ids: tuple[int, ...] = ()
     plateaus: tuple[tuple[int, int], ...] = ()
+    revision: int = 0
 
     # ---------------------------------------------------------------- versions
 
@@ -120,11 +122,17 @@ class Model:
     def learnt(self, running: Moments, moved: bool = False) -> Model:
         """The model with its components as of a look."""
         check_finite(running)
-        return replace(self, running=running, moved=self.moved or moved, base=self.published)
+        return replace(
+            self,
+            running=running,
+            moved=self.moved or moved,
+            base=self.published,
+            revision=self.revision + 1,
+        )
 
     def changed(self, **fields: Any) -> Model:
         """A model with other fields, published as it is."""
-        return replace(self, base=None, **fields)
+        return replace(self, base=None, revision=self.revision + 1, **fields)
 
     @property
     def with_retired(self) -> Model:
@@ -289,6 +297,7 @@ class Model:
             "moved": self.moved,
             "shown_ids": list(self.shown_ids),
             "plateaus": [list(pair) for pair in self.plateaus],
+            "revision": self.revision,
             "result": result.values,
         }
         return State(result.arrays | running, values)
@@ -311,6 +320,7 @@ class Model:
             moved=values.get("moved", False),
             shown_ids=tuple(values.get("shown_ids", ())),
             plateaus=tuple((int(i), int(j)) for i, j in values.get("plateaus", ())),
+            revision=values.get("revision", 0),
         )
 
     # ---------------------------------------------------------------- asking

@@ -110,6 +110,7 @@ class Backend:
         return {
             "version": __version__,
             "ready": stats.ready,
+            "not_ready": stats.not_ready,
             "uptime_seconds": self._now() - self._began,
             "events": clusterer.n_seen,
             "effective_events": None if copied is None else copied.effective_events,
@@ -127,6 +128,7 @@ class Backend:
             "family": clusterer.family,
             "source": self.source,
             "vector": self.vector,
+            "waiting": {f"{topic}-{number}": why for (topic, number), why in dict(stats.waiting).items()},
             "stopped": {f"{topic}-{number}": why for (topic, number), why in dict(stats.stopped).items()},
             "group": self.group(),
         }

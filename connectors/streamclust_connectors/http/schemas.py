@@ -44,6 +44,8 @@ class Status(BaseModel):
 
     version: str
     ready: bool
+    not_ready: str
+    """Reason why it is not ready; empty if it is."""
     uptime_seconds: float
     events: int
     """Number of events learnt, including those before the last restart."""
@@ -55,7 +57,7 @@ class Status(BaseModel):
     failed_refits: int
     """Number of failed refits, after which the last good model was kept."""
     lag: dict[str, int]
-    """Records not read yet, by topic and partition."""
+    """Records not learnt yet, by topic and partition, where known."""
     lag_total: int | None
     memory_bytes: int
     model_version: int | None
@@ -66,6 +68,8 @@ class Status(BaseModel):
     source: str
     vector: str | None
     """Path of the vector in an event of a request; null if an event is an object of numbers."""
+    waiting: dict[str, str]
+    """Assigned partitions that are not read yet, and why the last attempt failed; empty text before the first."""
     stopped: dict[str, str]
     """Assigned partitions that are not read, and why."""
     group: GroupStatus | None
