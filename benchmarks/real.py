@@ -12,6 +12,7 @@ components; River's clusterers get rows one by one.
                                                                 planted mixtures alone, each drawn thrice
     python benchmarks/real.py --data DIR --mode both --seeds 5 --results scores.jsonl --markdown docs/benchmarks.md
                                                                 can be stopped, and goes on where it was
+    python benchmarks/real.py --levels --data DIR               default number of clusters, and told K: see levels.py
     python benchmarks/real.py --refits                          CPU seconds of cold and warm refits of 512 leaves
 
 A line for each set and method: ARI, AMI, K and CPU seconds, means over the seeds with the range of ARI; at the end the
@@ -417,7 +418,22 @@ def main() -> None:
     )
     parser.add_argument("--markdown", type=Path, help="write the tables to this file, too")
     parser.add_argument("--refits", action="store_true", help="measure the time of refits alone")
+    parser.add_argument("--levels", action="store_true", help="levels: see levels.py")
     a = parser.parse_args()
+    if a.levels:
+        import levels
+
+        mode = a.mode if a.mode != "none" else "points"
+        told = [
+            *(["--data", str(a.data)] if a.data else []),
+            "--mode",
+            mode,
+            "--peers",
+            a.peers,
+            "--seeds",
+            str(a.seeds),
+        ]
+        return levels.main([*told, *(["--only", *a.only] if a.only else [])])
     if a.refits:
         return refits(a.rows)
     methods = [f"ours, {mode}" for mode in ("points", "stream") if a.mode in (mode, "both")]

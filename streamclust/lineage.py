@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -53,11 +53,13 @@ class Change:
     children: dict[int, float]
     away: int | None = None
     """Number of events for which a cluster that returned was away; None for other kinds."""
+    level: int | None = None
+    """Number of clusters of the level on show then; None if that was the finest by request."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON; ids are stored in pairs, since keys of JSON objects are text. `away` is left out if None."""
-        away = {} if self.away is None else {"away": self.away}
-        return away | {
+        """As JSON; ids are stored in pairs, since keys of JSON objects are text. None is left out."""
+        optional = {"away": self.away, "level": self.level}
+        return {name: value for name, value in optional.items() if value is not None} | {
             "kind": self.kind,
             "at": self.at,
             "version": self.version,
@@ -72,7 +74,8 @@ class Change:
             raise ValueError(f"no lifecycle event is of kind {state['kind']!r}")
         parents, children = ({int(i): float(w) for i, w in state[side]} for side in ("parents", "children"))
         away = None if state.get("away") is None else int(state["away"])
-        return cls(state["kind"], int(state["at"]), int(state["version"]), parents, children, away)
+        level = None if state.get("level") is None else int(state["level"])
+        return cls(state["kind"], int(state["at"]), int(state["version"]), parents, children, away, level)
 
     def __repr__(self) -> str:
         before, after = (", ".join(map(str, side)) for side in (self.parents, self.children))
@@ -195,6 +198,8 @@ class Lineage:
         self.born_at: dict[int, int] = {}
         """Event count at which each current id was issued."""
         self.history = History()
+        self.level: int | None = None
+        """Number of clusters of the level that this lineage follows, to be noted with events."""
         self._next = 0
         self._log: deque[Change] = deque(maxlen=MAX_EVENTS)
         self._unreported: deque[Change] = deque()
@@ -290,8 +295,9 @@ class Lineage:
 
     def _report(self, changes: Iterable[Change]) -> None:
         for change in changes:
-            self._log.append(change)
-            self._unreported.append(change)
+            noted = change if self.level is None else replace(change, level=self.level)
+            self._log.append(noted)
+            self._unreported.append(noted)
 
     def deliver(self) -> None:
         """Call `on_event` with what has happened since the last delivery; what it raises is logged.
@@ -337,6 +343,7 @@ class Lineage:
         """Convert to types of JSON."""
         return {
             "next": self._next,
+            "level": self.level,
             "born_at": [[i, at] for i, at in self.born_at.items()],
             "retired": [[i, since] for i, since in sorted(self.retired.items())],
             "log": [change.to_dict() for change in self._log],
@@ -348,6 +355,7 @@ class Lineage:
         """Read what `to_dict` wrote."""
         lineage = cls(on_event)
         lineage._next = int(state["next"])
+        lineage.level = state.get("level")
         lineage.born_at = {int(i): int(at) for i, at in state["born_at"]}
         lineage._log.extend(map(Change.from_dict, state["log"]))
         lineage.retired = lineage._away_since(state["retired"])

@@ -12,9 +12,11 @@ Whether refits run in a thread beside the stream.
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from numbers import Integral, Real
+from typing import Any, Literal, NamedTuple, get_args
 
 FamilyName = Literal["gaussian", "diagonal", "spherical", "multinomial", "bernoulli", "poisson"]
 RefitName = Literal["bkm", "chunky-em", "dp-means"]
@@ -24,6 +26,13 @@ DriftChoice = Literal["follow", "ignore"]
 Missing = Literal["zero", "impute", "error"]
 Invalid = Literal["refuse", "raise"]
 ScaleName = Literal["deviation", "unit"]
+DetailName = Literal["auto", "fine", "coarse"]
+Detail = DetailName | float
+"""How fine clusters are: by name, or a number of events that tell two clusters apart."""
+LevelName = int | Literal["fine"] | None
+"""A level: a number of clusters, the finest, or (None) the one on show."""
+NumberOfClusters = int | tuple[int, int] | None
+"""How many clusters to show: a number, the least and the most, or None."""
 MAX_UNREDUCED_FEATURES = 64
 """Events of more features than this are reduced, unless `max_directions` says otherwise."""
 GAUSSIANS = ("gaussian", "diagonal", "spherical")
@@ -113,6 +122,21 @@ PARAMETERS: dict[str, Parameter] = {
         'Whether each component that is found is a cluster ("ellipse"), or Gaussians that are pieces of one shape, a '
         'ring, say, are joined into one ("any"); by default "any" for Gaussians and refit="bkm", else "ellipse".',
         use_none_to="let refit and family decide",
+    ),
+    "detail": Parameter(
+        Detail,
+        "auto",
+        'How fine the clusters shown are: "auto" (the level that stands out), "fine" (all that refits can tell apart), '
+        '"coarse" (the next coarser level that stands out) or a number of events that tell two clusters apart.',
+        "Refits find the finest clusters; a path of merges leads from them to one, and any level of it can be shown. "
+        "It may be changed at any time, and takes effect at once.",
+    ),
+    "n_clusters": Parameter(
+        NumberOfClusters,
+        None,
+        "Number of clusters to show, or the least and the most; by default `detail` decides.",
+        "If there are fewer, all are shown. It may be changed at any time, and takes effect at once.",
+        use_none_to="let detail decide",
     ),
     "missing": Parameter(
         Missing | None,
@@ -292,3 +316,31 @@ use refit="bkm" for it
             f'shape="any" joins Gaussians: family must be one of {", ".join(GAUSSIANS)}, '
             f'got {given.get("family")!r}; use shape="ellipse" for it'
         )
+
+
+def check_detail(detail: object) -> None:
+    """Raise ValueError for a detail there is not."""
+    if isinstance(detail, str):
+        if detail in get_args(DetailName):
+            return
+        raise ValueError(
+            f"detail must be {', '.join(map(repr, get_args(DetailName)))} or a number, got {detail!r}"
+        )
+    if isinstance(detail, bool) or not isinstance(detail, Real) or not 0 < float(detail) < math.inf:
+        raise ValueError(
+            f"detail must be one of {', '.join(get_args(DetailName))}, or a positive number of events, got {detail!r}"
+        )
+
+
+def check_n_clusters(n_clusters: object) -> None:
+    """Raise ValueError for a number or a range of clusters there cannot be."""
+    if n_clusters is None:
+        return
+    numbers = n_clusters if isinstance(n_clusters, tuple) else (n_clusters,)
+    whole = all(isinstance(n, Integral) and not isinstance(n, bool) and int(n) >= 1 for n in numbers)
+    if not whole or (isinstance(n_clusters, tuple) and len(numbers) != 2):
+        raise ValueError(
+            f"n_clusters must be a whole number of at least 1 or a pair of them, (least, most), got {n_clusters!r}"
+        )
+    if numbers[0] > numbers[-1]:
+        raise ValueError(f"n_clusters must go from least to most, got {n_clusters!r}; use {numbers[::-1]!r}")

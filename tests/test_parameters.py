@@ -136,7 +136,7 @@ def test_the_settings_file_says_what_is_declared():
 def test_commands_say_what_is_declared(command):
     options = {option.name: option for option in get_command(app).commands[command].params}
     shared = options.keys() & PARAMETERS.keys()
-    assert shared == {"family", "half_life", "seed"}
+    assert shared == {"family", "half_life", "seed"} | ({"detail"} if command == "fit" else set())
     for name in shared:
         assert options[name].help.startswith(PARAMETERS[name].help)
 
@@ -204,8 +204,8 @@ def test_what_the_estimator_takes_reaches_its_engine():
     told = []
     other = {
         "family": "diagonal", "refit": "dp-means", "mixture": "infinite", "max_leaves": 64, "refit_every": 100,
-        "warmup": 50, "half_life": 1e4, "drift": "ignore", "birth_penalty": 4.0, "shape": "any", "background": False,
-        "seed": 3,
+        "warmup": 50, "half_life": 1e4, "drift": "ignore", "birth_penalty": 4.0, "shape": "any", "detail": "fine",
+        "n_clusters": None, "background": False, "seed": 3,
     }  # fmt: skip
     beside = {"on_event": told.append, "max_directions": 8, "scale": "deviation", "outliers": None}
     model = StreamEstimator(**other, **beside).fit(rows)

@@ -53,7 +53,8 @@ def main() -> None:
         "lost from its text: these generators are ours. It says: RBHC best in most cases, chain and "
         "greedy alike except for multinomials, BHC best for multinomials and poor for Poisson. Here "
         "RBHC is ahead of BHC on Poisson data and multinomials, BHC on Gaussian data. On Poisson data Ward, "
-        "which is told K, is ahead of RBHC by its λ, and level with RBHC told K: the λ rule finds too few clusters there."
+        "which is told K, is ahead of RBHC by its λ, and level with RBHC told K: the λ rule finds too few clusters "
+        "there."
     )
     page.table(["family", "points", "clusters", *METHODS], rows)
     page.say(

@@ -17,8 +17,9 @@ from streamclust.families import FamilyLike, Mixture
 from streamclust.families import family as family_named
 from streamclust.families.mixed import mixed
 from streamclust.frames import columns_by_name
+from streamclust.levels import NO_PAIRS, path_of
 from streamclust.moments import Moments
-from streamclust.parameters import MixtureName, ShapeName
+from streamclust.parameters import Detail, MixtureName, NumberOfClusters, ShapeName, check_n_clusters
 from streamclust.refit.bkm.fit import (
     PriorName,
     Search,
@@ -32,7 +33,7 @@ from streamclust.refit.bkm.row_tree import Assign, check_assign
 from streamclust.refit.partition import Partition
 from streamclust.refit.steps import Step
 from streamclust.schema.encoding import Categorical, Encoding
-from streamclust.shapes import gaussian_components
+from streamclust.shapes import gaussian_components, heaviest_first
 from streamclust.tree import SummaryTree
 
 
@@ -69,6 +70,14 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         "ellipse": each component that the search finds is a cluster. "any": components that are pieces of one shape (a
         ring, a moon, a block) are joined into one cluster, for Gaussian families. See `streamclust.shapes`. None: "any"
         for Gaussians under a learnt prior, else "ellipse".
+    detail
+        How fine the clusters shown are. The search finds the finest; a path of merges leads from them to one. "auto":
+        the level that persists longest beside its neighbours; "fine": all that were found; "coarse": the next level
+        after that of "auto" to stand out; or a number of events: two clusters are told apart if that many events would
+        do. See `streamclust.levels`.
+    n_clusters
+        How many clusters to show: a number (all, where fewer were found), or the least and the most, of which the level
+        that persists longest is taken. None: `detail` decides.
     categorical
         Columns that are categories, by name or position. "auto": columns of text, of yes and no, and numbers of two
         values; columns of text in which nearly every row has a value of its own are left out. False: none.
@@ -77,6 +86,8 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
     ----------
     labels_ : the cluster of each point
     n_clusters_ : how many there are
+    levels_ : numbers of clusters that can be shown, the finest first, and how long each persists; `cut` labels points
+    path_ : the merges from the finest level to one cluster
     free_energy_ : of the partition, `log_base` of the points included where they all are at hand
     means_, covariances_, weights_ : of each cluster's points; covariances where the family has them
     centers_ : the mean of each cluster's heaviest component, which lies within the cluster whatever its shape
@@ -97,6 +108,9 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
     >>> model = BayesianKMeans().fit(points)
     >>> model.n_clusters_, bool(((model.labels_ == model.labels_[0]) == (moon == moon[0])).all())
     (2, True)
+    >>> model = BayesianKMeans(shape="ellipse", n_clusters=4).fit(points)
+    >>> model.n_clusters_, len(set(model.cut(3)))
+    (4, 3)
     >>> BayesianKMeans(shape="ellipse").fit(points).n_clusters_ > 2
     True
 
@@ -120,6 +134,8 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         verbose: bool = False,
         prior: PriorName | None = None,
         shape: ShapeName | None = None,
+        detail: Detail = "auto",
+        n_clusters: NumberOfClusters = None,
         categorical: Categorical = "auto",
     ) -> None:
         self.family = family
@@ -131,6 +147,8 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         self.verbose = verbose
         self.prior = prior
         self.shape = shape
+        self.detail = detail
+        self.n_clusters = n_clusters
         self.categorical = categorical
 
     def __sklearn_tags__(self) -> Tags:
@@ -199,6 +217,7 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         if self.shape is not None:
             check_shape(self.shape)
         check_assign(self.assign)
+        self._check_level()
         points = self._read(X, reset)
         kind = family_named(self._kind)
         if self.shape == "any" and (kind.scatter == "none" or kind.name == "mixed"):
@@ -272,7 +291,21 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
             fitted = partition.family.parameters(partition.posterior)
             gaussians = gaussian_components(partition.clusters.weight, fitted.mean, fitted.covariance)
             self._join(gaussians, points, weight)
+        plateaus = self.merge_tree_.plateaus if self._joins else NO_PAIRS
+        self._show_level(path_of(partition, self.component_labels_, plateaus), partition.clusters.weight)
+        self._component_of_row = labels
         self.labels_ = self.component_labels_[labels]
+
+    def cut(self, n_clusters: int) -> Ints:
+        """The cluster of each point given last, at the level of `n_clusters`; the largest cluster is 0.
+
+        Levels are nested: a cluster of one is part of a cluster of every coarser one.
+        """
+        check_is_fitted(self, "partition_")
+        check_n_clusters(n_clusters)
+        return heaviest_first(self.path_.labels(n_clusters), self.partition_.clusters.weight)[
+            self._component_of_row
+        ]
 
     # ---------------------------------------------------------------- what was found
 

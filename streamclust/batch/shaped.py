@@ -1,4 +1,4 @@
-"""Estimators whose clusters may be joined from several components."""
+"""Estimators whose clusters may be joined from several components, and shown at one of several levels."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ from typing import cast, get_args
 import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
+from streamclust.levels import Level, Path, chosen_level, levels_of
 from streamclust.moments import Moments
 from streamclust.outliers import outlying
-from streamclust.parameters import ShapeName
+from streamclust.parameters import (
+    Detail,
+    NumberOfClusters,
+    ShapeName,
+    check_detail,
+    check_n_clusters,
+)
 from streamclust.shapes import MergeTree, heaviest_first, merge_tree
 from streamclust.values import check_choice
 
@@ -24,6 +31,9 @@ class ShapedMixin:
 
     component_labels_: Ints
     merge_tree_: MergeTree
+    path_: Path
+    detail: Detail
+    n_clusters: NumberOfClusters
 
     def _own_clusters(self, n_components: int) -> None:
         """Every component is a cluster."""
@@ -38,6 +48,22 @@ class ShapedMixin:
             points, weight = points[ordinary], None if weight is None else weight[ordinary]
         self.merge_tree_ = merge_tree(components, points, weight)
         self.component_labels_ = heaviest_first(self.merge_tree_.joined_by(caution), components.weight)
+
+    def _check_level(self) -> None:
+        """Raise ValueError for a level that cannot be."""
+        check_detail(self.detail)
+        check_n_clusters(self.n_clusters)
+
+    def _show_level(self, path: Path, weight: Floats) -> None:
+        """Show the level asked for, its heaviest cluster first."""
+        self.path_ = path
+        shown = chosen_level(path, self.detail, self.n_clusters)
+        self.component_labels_ = heaviest_first(path.labels(shown), weight)
+
+    @property
+    def levels_(self) -> tuple[Level, ...]:
+        """The levels, the finest first: how many clusters each has, and how long it persists."""
+        return levels_of(self.path_, self._n_joined)
 
     @property
     def _n_joined(self) -> int:

@@ -15,9 +15,19 @@ from streamclust.engine import Engine, EngineSettings, Model
 from streamclust.engine.projection import Projection
 from streamclust.engine.settings import check_parameters
 from streamclust.frames import warn_left_out, without_text
+from streamclust.levels import Level, levels_of
 from streamclust.lineage import Change
 from streamclust.moments import Moments
-from streamclust.parameters import DriftChoice, FamilyName, MixtureName, RefitName, ScaleName, ShapeName
+from streamclust.parameters import (
+    Detail,
+    DriftChoice,
+    FamilyName,
+    MixtureName,
+    NumberOfClusters,
+    RefitName,
+    ScaleName,
+    ShapeName,
+)
 from streamclust.refit.bkm.fit import check_points
 from streamclust.tree.rows import check_rows
 
@@ -66,6 +76,14 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
     shape
         Whether each component that is found is a cluster ("ellipse"), or Gaussians that are pieces of one shape, a
         ring, say, are joined into one ("any"); by default "any" for Gaussians and refit="bkm", else "ellipse".
+    detail
+        How fine the clusters shown are: "auto" (the level that stands out), "fine" (all that refits can tell apart),
+        "coarse" (the next coarser level that stands out) or a number of events that tell two clusters apart. Refits
+        find the finest clusters; a path of merges leads from them to one, and any level of it can be shown. It may be
+        changed at any time, and takes effect at once.
+    n_clusters
+        Number of clusters to show, or the least and the most; by default `detail` decides. If there are fewer, all are
+        shown. It may be changed at any time, and takes effect at once.
     background
         Whether refits run in a thread beside the stream. The results are the same bit for bit.
     on_event
@@ -106,6 +124,8 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         drift: DriftChoice = "follow",
         birth_penalty: float | None = None,
         shape: ShapeName | None = None,
+        detail: Detail = "auto",
+        n_clusters: NumberOfClusters = None,
         background: bool = True,
         on_event: Callable[[Change], object] | None = None,
         seed: int = 0,
@@ -123,6 +143,8 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         self.drift = drift
         self.birth_penalty = birth_penalty
         self.shape = shape
+        self.detail = detail
+        self.n_clusters = n_clusters
         self.background = background
         self.on_event = on_event
         self.seed = seed
@@ -161,7 +183,7 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         return points, _check_sample_weight(sample_weight, points, dtype=np.float64, ensure_non_negative=True)
 
     def _start(self, points: Floats, drift: DriftChoice) -> None:
-        free = ("on_event", "outliers")
+        free = ("on_event", "outliers", "detail", "n_clusters")
         self._started_with = {name: value for name, value in self.get_params().items() if name not in free}
         told = self.get_params() | {"drift": drift}
         ours = {name: told.pop(name) for name in ("on_event", "max_directions", "scale", "outliers")}
@@ -173,6 +195,10 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         """Raise ValueError if a parameter was set that what was learnt until now rests on."""
         now = self.get_params()
         self.engine_.lineage.on_event = self.on_event
+        shown = self.engine_.settings
+        if (shown.detail, shown.n_clusters) != (self.detail, self.n_clusters):
+            check_parameters({"detail": self.detail, "n_clusters": self.n_clusters})
+            self.engine_.show(self.detail, self.n_clusters)
         changed = [name for name, value in self._started_with.items() if now[name] != value]
         if changed:
             raise ValueError(
@@ -193,7 +219,7 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
 
     def _labels(self, points: Floats) -> Ints:
         """The id of each point's cluster, or -1 for an outlier."""
-        if self.engine_.model is None:
+        if self.engine_.shown is None:
             return np.zeros(len(points), dtype=np.int64)
         found = self._model.assign(points)
         if self.outliers is None:
@@ -206,8 +232,15 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
     @property
     def _model(self) -> Model:
         check_is_fitted(self, "engine_")
-        assert self.engine_.model is not None  # there is one after the first event
-        return self.engine_.model
+        assert self.engine_.shown is not None  # there is one after the first event
+        return self.engine_.shown
+
+    @property
+    def levels_(self) -> tuple[Level, ...]:
+        """The levels that can be shown, the finest first, and how long each persists."""
+        shown = self._model
+        assert self.engine_.model is not None
+        return levels_of(self.engine_.model.path, len(shown.names))
 
     @property
     def n_clusters_(self) -> int:

@@ -43,7 +43,7 @@ def check_engine(engine: Engine) -> None:
         check_ring(f"watch of shard {key!r}", part.watch, shards.capacity)
     check_ring("whole", shards.recent.ring, shards.capacity if shards.recent.ring.count else 0)
     check_ring("strays", shards.recent.strays, shards.n_features)
-    born = engine.lineage.born_at
+    born = engine.stream.lineage.born_at
     if engine.model is not None:
         check_model(engine.model, shards.n_features)
         must(engine.led or set(engine.model.ids) <= set(born), "the model has ids that were never issued")
@@ -95,6 +95,16 @@ def check_ring(name: str, ring: EventRing, width: int) -> None:
     check_array(f"numbers of {name}", ring.at, (ring.size,), kind="i")
 
 
+def check_shown(model: Model, n_components: int) -> None:
+    """Check the groups of clusters that are shown, and the pairs of components that are one plateau."""
+    shown = model.shown_ids
+    must(len(shown) in (0, len(model.ids)), "the clusters shown are not those of the model")
+    must(all(type(name) is int and abs(name) < 2**62 for name in shown), "an id on show is no whole number")
+    for pair in model.plateaus:
+        places = len(pair) == 2 and all(type(c) is int and 0 <= c < n_components for c in pair)
+        must(places, f"a plateau joins components that there are not: {pair!r}")
+
+
 def check_model(model: Model, n_features: int) -> None:
     """Check a published model of events that have at most `n_features` coordinates."""
     whole("version of the model", model.version)
@@ -105,6 +115,7 @@ def check_model(model: Model, n_features: int) -> None:
     must(len(set(model.ids)) == len(model.ids) > 0, "the model's ids are not different from each other")
     must(model.hidden <= set(model.ids), "a cluster is hidden that is not in the model")
     check_owner("model", model.owner, len(clusters), len(model.ids))
+    check_shown(model, len(clusters))
     must(isinstance(model.moved, bool), f"moved must be true or false, got {model.moved!r}")
     if model.running is not None:
         check_moments("running clusters", model.running, n_features)

@@ -101,13 +101,15 @@ class Births:
         born = [stream.lineage.born(stream.n_seen, version, weight) for weight in clusters.weight.tolist()]
         learnt = stream.shards.weight
         ids = (*model.ids, *born)
-        stream.model = model.changed(
-            version=version,
-            n_seen=stream.n_seen,
-            result=weighing(joined(model.result, clusters), learnt),
-            ids=ids,
-            owner=model.owner and (*model.owner, *range(len(model.ids), len(ids))),
-            running=weighing(joined(model.current, clusters), learnt).clusters,
+        stream.publish(
+            model.changed(
+                version=version,
+                n_seen=stream.n_seen,
+                result=weighing(joined(model.result, clusters), learnt),
+                ids=ids,
+                owner=model.owner and (*model.owner, *range(len(model.ids), len(ids))),
+                running=weighing(joined(model.current, clusters), learnt).clusters,
+            )
         )
 
 

@@ -35,7 +35,7 @@ def cluster_view(
     engine: Engine, names: tuple[Hashable, ...], expanded: Callable[[Moments], Moments]
 ) -> ClusterView:
     """The active clusters, and the leaves that hold events at present; `expanded` gives moments in the features."""
-    model, clusters = engine.model, engine.queries.clusters()
+    model, clusters = engine.shown, engine.queries.clusters()
     if model is None:
         nothing = np.zeros(0, dtype=np.int64)
         return ClusterView(names, clusters, nothing, clusters, nothing, clusters, nothing)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable, Iterator
+from dataclasses import replace
 from typing import Self
 
 import numpy as np
@@ -24,10 +25,12 @@ from streamclust.engine.rollback import attempt
 from streamclust.engine.settings import EngineSettings
 from streamclust.engine.shard import Shard
 from streamclust.engine.shards import Shards
+from streamclust.engine.shown_level import ShownLevel
 from streamclust.engine.stream import Counters, Stream
 from streamclust.interrupts import HeldInterrupts
 from streamclust.lineage import Change, Lineage
 from streamclust.moments import Moments
+from streamclust.parameters import Detail, NumberOfClusters
 from streamclust.refit.bkm.fit import check_points
 from streamclust.sketch import Sketch
 from streamclust.tree import SummaryTree
@@ -44,7 +47,9 @@ class Engine:
         on_event: Callable[[Change], object] | None = None,
     ) -> None:
         settings = settings or EngineSettings()
-        self._build(Stream(settings, Shards(n_features, settings), Lineage(on_event)))
+        level = ShownLevel.of(settings, on_event)
+        lineage = Lineage(on_event if level.lineage is None else None)
+        self._build(Stream(settings, Shards(n_features, settings), lineage, level=level))
 
     @classmethod
     def of(cls, stream: Stream) -> Self:
@@ -180,6 +185,7 @@ class Engine:
                 attempt(self.stream, self.refitter.start)
             self.stream.counters.last_challenge = 0.0  # search from nothing, too
             self.features.stop()
+            self.stream.level.forget()
             self._refit_now()
 
     def _refit_now(self, more: Moments | None = None) -> None:
@@ -283,9 +289,10 @@ class Engine:
 
     def check_settings(self, other: Engine) -> None:
         """Raise ValueError if another engine has other settings, so that it cannot be merged."""
-        if self.settings != other.settings:
-            ours, theirs = vars(self.settings), vars(other.settings)
-            differ = {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]}
+        ours, theirs = vars(self.settings), vars(other.settings)
+        names = ours.keys() - {"detail", "n_clusters"}  # of what is shown, not of what is learnt
+        differ = {name: (ours[name], theirs[name]) for name in sorted(names) if ours[name] != theirs[name]}
+        if differ:
             raise ValueError(f"only streams of the same settings can be merged: they differ in {differ}")
 
     # ---------------------------------------------------------------- the stream
@@ -307,8 +314,8 @@ class Engine:
 
     @property
     def lineage(self) -> Lineage:
-        """Ids and lifecycle events."""
-        return self.stream.lineage
+        """Ids and lifecycle events of the level on show."""
+        return self.stream.reported
 
     @property
     def sketch(self) -> Sketch | None:
@@ -319,6 +326,23 @@ class Engine:
     def model(self) -> Model | None:
         """The published model; None before the first event."""
         return self.stream.model
+
+    @property
+    def shown(self) -> Model | None:
+        """The published model with the clusters of the level on show."""
+        return None if self.stream.model is None else self.stream.model.shown
+
+    def show(self, detail: Detail = "auto", n_clusters: NumberOfClusters = None) -> None:
+        """Show another level at once; nothing is learnt again."""
+        stream = self.stream
+        stream.settings = replace(stream.settings, detail=detail, n_clusters=n_clusters)
+        stream.level.ask(stream.settings, stream.lineage)
+        if stream.model is not None and not stream.led:
+            version = stream.model.version + 1
+            attempt(
+                stream,
+                lambda: stream.publish(stream.published.changed(version=version, n_seen=stream.n_seen)),
+            )
 
     @property
     def led(self) -> bool:

@@ -84,7 +84,8 @@ def profiles(engine: Engine, names: tuple[Hashable, ...], sketch: Sketch | None 
     """The profiles of the active clusters as of now, measured on the summary's sample of events."""
     clusters = engine.queries.clusters()
     d, family = clusters.n_features, engine.settings.family
-    if engine.model is None:
+    model = engine.shown
+    if model is None:
         nobody = np.zeros(0, dtype=np.int64)
         return Profiles(family, names, nobody, np.zeros((0, d)), np.zeros((0, d)), np.zeros(d), np.zeros(d))
     points, weight = engine.queries.present_tree().sample()
@@ -96,18 +97,16 @@ def profiles(engine: Engine, names: tuple[Hashable, ...], sketch: Sketch | None 
         return Profiles(
             family,
             names,
-            engine.model.names,
+            model.names,
             clusters.mean,
             clusters.covariance,
             total.mean[0],
             total.covariance[0],
         )
-    own = rows.to_groups(engine.model.nearest(points).cluster, len(clusters), "diagonal")
+    own = rows.to_groups(model.nearest(points).cluster, len(clusters), "diagonal")
     total = rows.to_groups(None, kind="diagonal")
     variance = np.where(own.weight[:, None] > 0, own.covariance, feature_variances(clusters))
-    return Profiles(
-        family, names, engine.model.names, clusters.mean, variance, total.mean[0], total.covariance[0]
-    )
+    return Profiles(family, names, model.names, clusters.mean, variance, total.mean[0], total.covariance[0])
 
 
 def feature_variances(rows: Moments) -> Floats:

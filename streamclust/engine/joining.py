@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 def joined_components(
     result: Result, points: Floats, weight: Floats, component: Ints, parent: Ints, anew: bool = False
-) -> Ints:
-    """The cluster of each component, numbered by first component.
+) -> tuple[Ints, Ints]:
+    """The cluster of each component, numbered by first component; and pairs that are one plateau.
 
     `component` is the one that each point belongs to, `parent` the cluster that each component was part of before, -1
     for none. What was joined stays so unless its height is above 0 by a standard error, and what was apart stays so
@@ -35,7 +35,7 @@ def joined_components(
     known = (one >= 0) & (other >= 0)
     leaning = np.where(known & (not anew), np.where(one == other, 1.0, -1.0), 0.0)
     caution = TUNING.caution_errors if isinstance(result, Mixture) else 0.0
-    return tree.clusters((leaning - caution) * edges.error)
+    return tree.clusters((leaning - caution) * edges.error), tree.plateaus
 
 
 def component_joins(model: Model, points: Floats, weight: Floats) -> ComponentJoins | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Integral
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -33,8 +35,11 @@ from streamclust.families.cost_form import CostForm, Quadratic
 from streamclust.families.gaussian import GaussianParameters
 from streamclust.families.marginal import marginal
 from streamclust.late import logsumexp
+from streamclust.levels import Path, path_of_counts, path_of_gaussians
 from streamclust.moments import Moments
+from streamclust.parameters import LevelName
 from streamclust.refit.partition import Partition
+from streamclust.shapes import gaussian_components
 from streamclust.sketch import Rows, Sketch
 from streamclust.state import State, prefixed, under
 
@@ -86,6 +91,8 @@ class Model:
     running     all components as of the last look; None: as they were published
     moved       whether clusters have moved since it was published
     base        the model as it was published, if this is an update of it
+    shown_ids   at the level on show, the id of the cluster that each cluster is part of; empty: each is shown itself
+    plateaus    pairs of components whose events the last refit saw as one plateau
     revision    larger after each update: version and revision together name what decides predictions
     """
 
@@ -99,6 +106,8 @@ class Model:
     running: Moments | None = None
     moved: bool = False
     base: Model | None = None
+    shown_ids: tuple[int, ...] = ()
+    plateaus: tuple[tuple[int, int], ...] = ()
     revision: int = 0
 
     # ---------------------------------------------------------------- versions
@@ -138,6 +147,74 @@ class Model:
         result = self.current if self.moved else self.result
         rows = large_rows(self.result.clusters.weight)
         return Model(self.version, self.n_seen, chosen(result, rows), tuple(range(len(rows))))
+
+    # ---------------------------------------------------------------- levels
+
+    @cached_property
+    def path(self) -> Path:
+        """The path from the active clusters, as they were published, to one."""
+        if self.base is not None:
+            return self.base.path
+        active = chosen(self.result, self.rows) if self.hidden else self.result
+        fitted = point_parameters(active)
+        if isinstance(active, Partition) and not isinstance(fitted, GaussianParameters):
+            return path_of_counts(
+                active.family, active.mixture, active.clusters, self.place, active.n_effective
+            )
+        assert isinstance(fitted, GaussianParameters)
+        components = gaussian_components(active.clusters.weight, fitted.mean, fitted.covariance)
+        place = np.full(self.result.n_clusters, -1)
+        place[self.rows] = np.arange(len(self.rows))
+        pairs = place[np.array(self.plateaus, dtype=np.int64).reshape(-1, 2)]
+        n_events = active.n_effective if isinstance(active, Partition) else active.total
+        pairs = pairs[(pairs >= 0).all(axis=1)]
+        return path_of_gaussians(components, self.place, pairs, n_events, active.clusters)
+
+    @cached_property
+    def shown(self) -> Model:
+        """The model with the clusters of the level on show, and their ids."""
+        return self.grouped(self.shown_ids) if self.shown_ids else self
+
+    def summed_by_shown(self, of_finest: Mapping[int, float]) -> dict[int, float]:
+        """Numbers of the finest clusters, by id, added up to those of the level on show."""
+        shown = dict(zip(self.ids, self.shown_ids or self.ids, strict=True))
+        found: dict[int, float] = {}
+        for cluster, value in of_finest.items():
+            found[shown[cluster]] = found.get(shown[cluster], 0.0) + value
+        return found
+
+    def at(self, level: LevelName = None) -> Model:
+        """The model with the clusters of a level: a number of clusters, "fine", or (None) the one on show.
+
+        The ids of a level of a given number are those of the oldest of the finest clusters in each of its clusters.
+        """
+        if level is None:
+            return self.shown
+        if level == "fine":
+            return self.finest
+        finest, path = np.array(self.ids, dtype=np.int64), self.path
+        if isinstance(level, bool) or not isinstance(level, Integral) or not 1 <= level <= path.n_finest:
+            raise ValueError(f'level must be "fine" or from 1 to {path.n_finest}, got {level!r}')
+        active, group = self.membership.active_clusters, path.clusters(int(level))
+        oldest = np.full(int(level), np.iinfo(np.int64).max)
+        np.minimum.at(oldest, group, finest[active])
+        named = finest.copy()
+        named[active] = oldest[group]
+        return self.grouped(tuple(named.tolist()))
+
+    @property
+    def finest(self) -> Model:
+        """The model with the finest clusters, and their ids."""
+        return self.changed(shown_ids=()) if self.shown_ids else self
+
+    def grouped(self, group_ids: tuple[int, ...]) -> Model:
+        """The model with clusters put together, numbered by first component; `group_ids` has an id for each."""
+        of_component = [group_ids[k] for k in self.membership.owners.tolist()]
+        ids = list(dict.fromkeys(of_component))
+        place = {cluster: k for k, cluster in enumerate(ids)}
+        owner = tuple(place[cluster] for cluster in of_component)
+        hidden = frozenset(g for g, fine in zip(group_ids, self.ids, strict=True) if fine in self.hidden)
+        return self.changed(ids=tuple(ids), owner=owner, hidden=hidden, shown_ids=())
 
     # ---------------------------------------------------------------- components and clusters
 
@@ -218,6 +295,8 @@ class Model:
             "hidden": sorted(self.hidden),
             "owner": list(self.owner),
             "moved": self.moved,
+            "shown_ids": list(self.shown_ids),
+            "plateaus": [list(pair) for pair in self.plateaus],
             "revision": self.revision,
             "result": result.values,
         }
@@ -239,6 +318,8 @@ class Model:
             sketch,
             running=Moments(**running, kind=result.clusters.kind) if running else None,
             moved=values.get("moved", False),
+            shown_ids=tuple(values.get("shown_ids", ())),
+            plateaus=tuple((int(i), int(j)) for i, j in values.get("plateaus", ())),
             revision=values.get("revision", 0),
         )
 

@@ -104,6 +104,7 @@ class Monitor:
         else:
             rows, weight, seen = self.present.seen(gap)
             sums = np.bincount(self.present.owners(rows, seen.cell), weight, len(model.names)).tolist()
-        self.stream.lineage.history.add(
-            self.stream.n_seen, dict(zip(model.names.tolist(), sums, strict=True))
-        )
+        stream, of_finest = self.stream, dict(zip(model.names.tolist(), sums, strict=True))
+        stream.lineage.history.add(stream.n_seen, of_finest)
+        if stream.level.lineage is not None:
+            stream.level.lineage.history.add(stream.n_seen, model.summed_by_shown(of_finest))

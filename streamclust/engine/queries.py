@@ -9,6 +9,7 @@ import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
 from streamclust.engine.joining import component_joins
+from streamclust.engine.model import Model
 from streamclust.engine.present_events import PresentEvents
 from streamclust.engine.results import weighing
 from streamclust.engine.stream import Stream
@@ -39,6 +40,11 @@ class Queries:
         self._components = self._calibration = None
 
     @property
+    def _shown(self) -> Model | None:
+        """The published model with the clusters of the level on show."""
+        return None if self.stream.model is None else self.stream.model.shown
+
+    @property
     def _moment(self) -> Moment:
         model = self.stream.model
         return self.stream.n_seen, -1 if model is None else model.version
@@ -51,7 +57,7 @@ class Queries:
 
     def clusters(self) -> Moments:
         """The active clusters as of now: everything the trees have learnt until this event, labelled by the model."""
-        found, model = self.components(), self.stream.model
+        found, model = self.components(), self._shown
         if model is None or len(model.names) == len(found):
             return found
         return found.to_groups(model.place, len(model.names))
@@ -80,7 +86,7 @@ class Queries:
 
     def last_seen(self) -> dict[int, int]:
         """Number of the latest watched event of each active cluster, counted from 1; 0 if none was watched."""
-        model = self.stream.published
+        model = self.stream.published.shown
         latest = dict.fromkeys(model.names.tolist(), 0)
         for part in self.stream.shards.values():
             ids = model.names[model.nearest(part.watch.latest()).cluster]
@@ -134,7 +140,7 @@ class Queries:
         """A function that finds the hierarchy of now whenever it is called: it reads copies alone."""
         from streamclust.hierarchy.snapshot import snapshot  # slow to import, and not needed to start
 
-        model, family = self.stream.model, self.stream.settings.family
+        model, family = self._shown, self.stream.settings.family
         if model is None:
             raise ValueError("there is nothing to take a snapshot of: learn at least one event first")
         tree = self.present_tree()

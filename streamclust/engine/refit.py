@@ -78,10 +78,12 @@ def find(given: RefitInput) -> Found:
     strangers = float(each @ by_itself(best).outside(rows) / max(each.sum(), np.finfo(float).tiny))
     if not settings.joins:
         return Found(best, shared, shared.sum(axis=1), new_weight, strangers)
-    owner = joins(given, best, compared, component, majority(shared, new_weight))
+    owner, plateaus = joins(given, best, compared, component, majority(shared, new_weight))
     member = (owner[:, None] == np.arange(owner.max() + 1)).astype(float)
     shared = shared @ member
-    return Found(best, shared, shared.sum(axis=1), new_weight @ member, strangers, tuple(owner.tolist()))
+    return Found(
+        best, shared, shared.sum(axis=1), new_weight @ member, strangers, tuple(owner.tolist()), plateaus
+    )
 
 
 def keeping_supported(result: Result, events: Gaps) -> Result:
@@ -153,8 +155,11 @@ class Comparison(NamedTuple):
 
 def joins(
     given: RefitInput, found: Result, compared: Comparison, component: Ints, parents: list[int]
-) -> Ints:
-    """The cluster of each component: those of retired clusters are joined as they were, all others by their shapes."""
+) -> tuple[Ints, tuple[tuple[int, int], ...]]:
+    """The cluster of each component, and pairs of components that are one plateau.
+
+    Components of retired clusters are joined as they were, all others by their shapes.
+    """
     retired = compared.fixed.component[compared.fixed.retired]
     n, m = found.n_clusters - len(retired), len(compared.points) - len(retired)
     seen = component[:m] < n
@@ -165,9 +170,10 @@ def joins(
     )
     known = parents[:n] if given.old.version > 0 else [-1] * n
     shown = chosen(found, np.arange(n)) if len(retired) else found
-    owner = joined_components(shown, points, weight, component[:m][seen], np.array(known), anew)
+    owner, plateaus = joined_components(shown, points, weight, component[:m][seen], np.array(known), anew)
     _, old = np.unique(given.old.membership.owners[retired], return_inverse=True)
-    return np.concatenate([owner, owner.max() + 1 + old])
+    pairs = tuple((i, j) for i, j in plateaus.tolist())
+    return np.concatenate([owner, owner.max() + 1 + old]), pairs
 
 
 def fed(result: Result, events: Floats, least: Floats | float = TUNING.min_cluster_events) -> Bools:

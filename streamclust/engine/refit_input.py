@@ -76,7 +76,8 @@ class RefitInput:
 class Found:
     """Result of a refit, and the weight its clusters share with those before (old x new).
 
-    `owner` is the cluster of each component; empty, if each is a cluster.
+    `owner` is the cluster of each component; empty, if each is a cluster. `plateaus` are pairs of components
+    whose events are one plateau.
 
     `outside` is the share of the present's events, when it began, that are in none of its clusters.
     """
@@ -87,12 +88,18 @@ class Found:
     new_weight: Floats
     outside: float
     owner: tuple[int, ...] = ()
+    plateaus: tuple[tuple[int, int], ...] = ()
 
     def to_state(self) -> State:
         """State of the result."""
         result = result_state(self.result)
         tables = {name: getattr(self, name) for name in ("shared", "old_weight", "new_weight")}
-        values = {"outside": self.outside, "owner": list(self.owner), "result": result.values}
+        values = {
+            "outside": self.outside,
+            "owner": list(self.owner),
+            "plateaus": [list(pair) for pair in self.plateaus],
+            "result": result.values,
+        }
         return State(result.arrays | tables, values)
 
     @classmethod
@@ -105,5 +112,6 @@ class Found:
             arrays["old_weight"],
             arrays["new_weight"],
             values["outside"],
-            tuple(values.get("owner", ())),  # older checkpoints have none
+            tuple(values.get("owner", ())),  # older checkpoints have none of these
+            tuple((int(i), int(j)) for i, j in values.get("plateaus", ())),
         )

@@ -19,6 +19,7 @@ from streamclust.engine.refit_input import RefitEvents, RefitInput, SearchMode
 from streamclust.engine.results import NOWHERE, Result, large_rows
 from streamclust.engine.retirement import Retirement
 from streamclust.engine.settings import COVARIANCE, EngineSettings
+from streamclust.engine.shown_level import CommonWeight
 from streamclust.engine.stream import Stream
 from streamclust.engine.tuning import TUNING
 from streamclust.families.resolution import n_independent_rows
@@ -68,7 +69,7 @@ class Refitter:
         self._schedule_next(summary, quiet, full)
         first = stream.model is None
         if first:
-            stream.model = self._first_model(summary.tree)
+            stream.publish(self._first_model(summary.tree))
         if first and more is None:
             return
         counters.n_refits += 1
@@ -250,7 +251,18 @@ class Refitter:
         )
         hidden = frozenset(stream.lineage.retired)
         counters.ids_changed = set(ids) != set(old.ids)
-        model = Model(version, stream.n_seen, found.result, ids, hidden, found.owner, stream.sketch)
+        model = Model(
+            version,
+            stream.n_seen,
+            found.result,
+            ids,
+            hidden,
+            found.owner,
+            stream.sketch,
+            plateaus=found.plateaus,
+        )
+        stream.publish(model, CommonWeight(found.shared, found.old_weight, found.new_weight))
+        model = stream.published
         if counters.moving and len(shards.recent.ring):  # the refit began some time ago
             model = moved(model, *(part[-2 * TUNING.min_window_events :] for part in shards.recent.latest()))
         stream.model = model

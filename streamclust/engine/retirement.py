@@ -48,4 +48,4 @@ class Retirement:
                 lineage.retire(n_seen, version, cluster, weight)
         hidden = frozenset(lineage.retired)
         if hidden != model.hidden:
-            self.stream.model = model.changed(version=version, n_seen=n_seen, hidden=hidden)
+            self.stream.publish(model.changed(version=version, n_seen=n_seen, hidden=hidden))

@@ -12,6 +12,7 @@ from streamclust.engine import schedule
 from streamclust.engine.background import Refit, reason_of
 from streamclust.engine.model import Model
 from streamclust.engine.shards import Shards
+from streamclust.engine.shown_level import LevelMark
 from streamclust.engine.stream import Counters, Stream
 from streamclust.engine.tuning import TUNING
 from streamclust.engine.watched_events import WatchedEvents
@@ -54,20 +55,21 @@ class Savepoint(NamedTuple):
     model: Model | None
     pending_refit: Refit | None
     lineage: Mark
+    level: LevelMark
     contents: ShardContents
 
     @classmethod
     def of(cls, stream: Stream) -> Savepoint:
         """The state before an attempt."""
         contents = ShardContents.of(stream.shards)
-        return cls(
-            replace(stream.counters), stream.model, stream.pending_refit, stream.lineage.mark(), contents
-        )
+        marks = stream.lineage.mark(), stream.level.mark()
+        return cls(replace(stream.counters), stream.model, stream.pending_refit, *marks, contents)
 
     def restore(self, stream: Stream) -> None:
         """Undo what was done since."""
         stream.counters, stream.model, stream.pending_refit = self.counters, self.model, self.pending_refit
         stream.lineage.restore(self.lineage)
+        stream.level.restore(self.level)
         self.contents.restore(stream.shards)
 
 
@@ -87,6 +89,7 @@ def attempt(stream: Stream, action: Callable[[], None]) -> None:
         before.restore(stream)
         raise
     stream.lineage.deliver()
+    stream.reported.deliver()
 
 
 def give_up(stream: Stream, error: Exception) -> None:

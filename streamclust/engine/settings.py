@@ -13,12 +13,16 @@ import numpy as np
 from streamclust.parameters import (
     GAUSSIANS,
     PARAMETERS,
+    Detail,
     DriftChoice,
     FamilyName,
     MixtureName,
+    NumberOfClusters,
     Parameter,
     RefitName,
     ShapeName,
+    check_detail,
+    check_n_clusters,
     check_together,
 )
 from streamclust.refit.chunky_em.covariance import Covariance
@@ -32,7 +36,7 @@ COVARIANCE: dict[str, Covariance] = {"gaussian": "full", "diagonal": "diagonal",
 """The families that "chunky-em" and "dp-means" have, and their covariances."""
 
 
-OLDER_SETTINGS: dict[str, Any] = {"shape": "ellipse"}
+OLDER_SETTINGS: dict[str, Any] = {"shape": "ellipse", "detail": "fine"}
 """Settings that older checkpoints do not name, as they were then."""
 
 
@@ -53,6 +57,8 @@ class EngineSettings:
     drift: DriftChoice = "follow"
     birth_penalty: float | None = None
     shape: ShapeName | None = None
+    detail: Detail = "auto"
+    n_clusters: NumberOfClusters = None
     background: bool = True
     seed: int = 0
     leaf_size: int = 16
@@ -70,7 +76,9 @@ class EngineSettings:
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> Self:
         """Settings from saved values."""
-        return cls(**OLDER_SETTINGS | dict(values))
+        known = OLDER_SETTINGS | dict(values)
+        wanted = known.get("n_clusters")
+        return cls(**known | {"n_clusters": tuple(wanted) if isinstance(wanted, list) else wanted})
 
     def __post_init__(self) -> None:
         check_parameters({f.name: getattr(self, f.name) for f in fields(self)})
@@ -79,6 +87,11 @@ class EngineSettings:
     def follows(self) -> bool:
         """Whether the clusters are those of late, or of everything learnt."""
         return self.drift == "follow"
+
+    @property
+    def shows_finest(self) -> bool:
+        """Whether the finest clusters are asked for."""
+        return self.detail == "fine" and self.n_clusters is None
 
     @property
     def joins(self) -> bool:
@@ -98,6 +111,8 @@ def check_of(name: str, parameter: Parameter) -> Check:
     kind = kinds[0] if optional else parameter.type
     if name == "family":
         check: Check = a_family
+    elif name in BY_NAME:
+        check = BY_NAME[name]
     elif get_origin(kind) is Literal:
         check = one_of(*get_args(kind))
     elif kind is int:
@@ -164,6 +179,11 @@ def a_sequence(name: str, value: object) -> None:
 
 CHECKS: dict[Any, Check] = {float: positive, bool: yes_or_no, Sequence: a_sequence, Callable: a_function}
 """Checks by type."""
+BY_NAME: dict[str, Check] = {
+    "detail": lambda name, value: check_detail(value),
+    "n_clusters": lambda name, value: check_n_clusters(value),
+}
+"""Checks of parameters whose types do not say what is allowed."""
 ALLOWED: dict[str, Check] = {name: check_of(name, parameter) for name, parameter in PARAMETERS.items()}
 """Check of each parameter."""
 

@@ -11,6 +11,7 @@ from streamclust.engine.background import Refit
 from streamclust.engine.model import Model
 from streamclust.engine.settings import EngineSettings
 from streamclust.engine.shards import Shards
+from streamclust.engine.shown_level import CommonWeight, ShownLevel
 from streamclust.engine.tuning import TUNING
 from streamclust.lineage import Lineage
 from streamclust.sketch import Sketch
@@ -89,6 +90,7 @@ class Stream:
     """The refit that is running, or waits for the event at which it is published."""
     led: bool = False
     """Whether models come from elsewhere (`Engine.follow`): then nothing is refitted here."""
+    level: ShownLevel = field(default_factory=ShownLevel)
     n_waited: int = 0
     """Events that waited for a sketch. Nobody sees a model of fewer, so the first refit comes after them."""
 
@@ -97,6 +99,7 @@ class Stream:
         arrays, values = self.shards.to_state(merged)
         values |= {"settings": self.settings.to_values(), "lineage": self.lineage.to_dict()}
         values |= self.counters.to_values()
+        values["level"] = self.level.to_values()
         if self.sketch is not None:
             self.sketch.to_state().add_to(arrays, values, "sketch")
         if self.model is not None:
@@ -121,6 +124,8 @@ class Stream:
             sketch=None if sketch is None else Sketch.from_state(sketch),
             pending_refit=None if refit is None else Refit.from_state(refit),
         )
+        if "level" in values:  # older checkpoints show the finest clusters
+            stream.level = ShownLevel.from_values(values["level"])
         model = state.part("model")
         stream.model = None if model is None else Model.from_state(model, stream.sketch)
         return stream
@@ -129,6 +134,18 @@ class Stream:
     def n_seen(self) -> int:
         """Events learnt."""
         return self.counters.n_seen
+
+    def publish(self, model: Model, shared: CommonWeight | None = None) -> None:
+        """Publish a new version of the model, and show the level asked for.
+
+        `shared` is the weight that its clusters have in common with those before, if those of one id are not the same.
+        """
+        self.model = self.level.show(self.settings, self.model, model, shared)
+
+    @property
+    def reported(self) -> Lineage:
+        """Ids and lifecycle events of the level on show."""
+        return self.lineage if self.level.lineage is None else self.level.lineage
 
     @property
     def published(self) -> Model:

@@ -181,6 +181,12 @@ class EngineTuning:
     """Searches for a radius, at most, each in units of the variation within the clusters of the one before. Quality
     against time; not distinguished."""
 
+    # ---------------------------------------------------------------- levels
+
+    level_margin: float = 2.0
+    """Factor by which another level must stand out more than the one on show to replace it. Smaller follows the data
+    sooner, larger keeps ids quieter. Not distinguished."""
+
     @property
     def settled_events(self) -> int:
         """Events of a stream that is young; events for which a cluster is, and for which new features wait."""

@@ -45,6 +45,12 @@ class MergeTree(NamedTuple):
         found = joined_clusters(self.edges, int(self.twin.max(initial=-1)) + 1, threshold)[self.twin]
         return by_first(found)
 
+    @property
+    def plateaus(self) -> Ints:
+        """(P, 2): pairs of components i < j whose events are one plateau, however much their peaks differ."""
+        first = np.unique(self.twin, return_index=True)[1]
+        return np.sort(first[self.edges.pairs[self.edges.height < 0]], axis=1)
+
     def joined_by(self, caution: float) -> Ints:
         """Clusters joined only by edges whose height plus `caution` standard errors is below 0."""
         return self.clusters(-caution * self.edges.error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
@@ -12,8 +12,10 @@ from streamclust._kernels.types import Floats
 from streamclust.engine import Model
 from streamclust.engine.cluster_view import ClusterView, cluster_view
 from streamclust.engine.feature_profiles import FeatureProfile, Profiles, profiles
+from streamclust.levels import Level, Path, levels_of
 from streamclust.lineage import Change, Lineage
 from streamclust.moments import Moments
+from streamclust.parameters import LevelName
 from streamclust.sketch import Sketch
 from streamclust.streaming.clusters import Cluster, clusters_of
 from streamclust.streaming.descriptions import Descriptions, describe_all, mixture_of
@@ -32,11 +34,65 @@ class ClusterQueries(ThreadSafe):
     """The clusters, their lives, the summary and pictures of a stream."""
 
     _pipeline: EventPipeline
+    model_at: Callable[[LevelName], Model | None]
 
     @property
     def model(self) -> Model | None:
-        """The published model; None before the first event."""
-        return self._pipeline.engine.model
+        """The published model with the clusters of the level on show; None before the first event."""
+        return self._pipeline.engine.shown
+
+    # ---------------------------------------------------------------- levels
+
+    @property
+    def path(self) -> Path | None:
+        """The merges from the finest clusters to one; None before the first event."""
+        model = self._pipeline.engine.model
+        return None if model is None else model.path
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """The levels that can be shown, the finest first; which is on show, and how long each persists.
+
+        >>> from streamclust import StreamClusterer
+        >>> model = StreamClusterer()
+        >>> rows = np.random.default_rng(0).normal(size=(600, 2)) + 30.0 * np.arange(3).repeat(200)[:, None]
+        >>> model.learn_many(np.random.default_rng(1).permutation(rows))
+        >>> [(level.n_clusters, level.shown) for level in model.levels]
+        [(3, True), (2, False), (1, False)]
+        """
+        path, shown = self.path, self.model
+        return () if path is None or shown is None else levels_of(path, len(shown.names))
+
+    def clusters_at(self, level: LevelName) -> list[Cluster]:
+        """The clusters of a level, as published: a number of clusters, "fine" or (None) the one on show.
+
+        Levels are nested. Each has ids of its own: see `parents`.
+        """
+        model = self.model_at(level)
+        if model is None:
+            return []
+        engine = self._pipeline.engine
+        return self._published_clusters(model, (engine if level is None else engine.stream).lineage.born_at)
+
+    def parents(self, level: LevelName, coarser: LevelName) -> dict[int, int]:
+        """Ids of clusters at a level, and of the cluster at a coarser one that each is part of.
+
+        >>> from streamclust import StreamClusterer
+        >>> model = StreamClusterer()
+        >>> rows = np.random.default_rng(0).normal(size=(600, 2)) + np.repeat([[0.0], [30.0], [200.0]], 200, axis=0)
+        >>> model.learn_many(np.random.default_rng(1).permutation(rows))
+        >>> len(model.parents("fine", 2)), len(set(model.parents("fine", 2).values()))
+        (3, 2)
+        """
+        fine, coarse = self.model_at(level), self.model_at(coarser)
+        if fine is None or coarse is None:
+            return {}
+        if len(coarse.names) > len(fine.names):
+            raise ValueError(
+                f"the level of {len(coarse.names)} clusters is not coarser than that of {len(fine.names)}"
+            )
+        pairs = zip(fine.names[fine.place].tolist(), coarse.names[coarse.place].tolist(), strict=True)
+        return dict(sorted(pairs))
 
     @property
     def n_seen(self) -> int:
@@ -95,8 +151,8 @@ class ClusterQueries(ThreadSafe):
         return self._pipeline.projection.residual_growth
 
     @property
-    def n_clusters(self) -> int:
-        """Number of clusters now."""
+    def _n_clusters_now(self) -> int:
+        """Number of clusters at the level on show."""
         model = self.model
         if model is None:
             return 0 if self._pipeline.projection.only_cluster is None else 1
@@ -124,11 +180,15 @@ class ClusterQueries(ThreadSafe):
         if model is None:
             with self._turn, self._lock:
                 return self._clusters_now()
+        return self._published_clusters(model, self._pipeline.engine.lineage.born_at)
+
+    def _published_clusters(self, model: Model, born_at: Mapping[int, int]) -> list[Cluster]:
+        """The clusters of a model."""
         rows, parts = model.clusters, model.active.clusters
         if model.sketch is not None:
             rows, parts = model.sketch.expand_moments(rows), model.sketch.expand_moments(parts)
         last_seen = dict.fromkeys(model.names.tolist(), model.n_seen)
-        born_at, family = self._pipeline.engine.lineage.born_at, self._pipeline.engine.settings.family
+        family = self._pipeline.engine.settings.family
         return clusters_of(model, rows, parts, family, self._pipeline.schema, born_at, last_seen)
 
     def _waiting_cluster(self) -> list[Cluster]:
@@ -288,8 +348,12 @@ class ClusterQueries(ThreadSafe):
 
     # ---------------------------------------------------------------- for people
 
-    def plot(self, features: tuple[Hashable, Hashable] | None = None, **options: Any) -> Axes:
+    def plot(
+        self, features: tuple[Hashable, Hashable] | None = None, level: LevelName = None, **options: Any
+    ) -> Axes:
         """The clusters and the latest events over two features, given by name: see `streamclust.plots.plot_clusters`.
+
+        `level`: a number of clusters or "fine", instead of the level on show; `path.plot()` draws all levels.
 
         `lineage.plot()` draws what became of the clusters, `snapshot().plot()` their hierarchy.
         """
@@ -297,9 +361,10 @@ class ClusterQueries(ThreadSafe):
 
         with self._turn, self._lock:
             self._pipeline.flush()
-            if self.model is None:
+            model = self.model_at(level)
+            if model is None:
                 raise ValueError("there is nothing to draw: learn at least one event first")
-            names, model = self.feature_names, self.model
+            names = self.feature_names
             latest = (
                 self.latest()
                 if self.sketch is not None
@@ -322,7 +387,7 @@ class ClusterQueries(ThreadSafe):
         name = type(self).__name__
         if not self.n_seen:
             return name
-        return f"{name}: {self.n_clusters} clusters of {self.n_seen:,} events\n{self.describe()}"
+        return f"{name}: {self._n_clusters_now} clusters of {self.n_seen:,} events\n{self.describe()}"
 
     def _repr_html_(self) -> str:
         rows = "".join(
@@ -332,6 +397,6 @@ class ClusterQueries(ThreadSafe):
         )
         changes = "".join(f"<li>{change!r}</li>" for change in self.events[-5:])
         return (
-            f"<table><caption>{self.n_clusters} clusters of {self.n_seen:,} events</caption>"
+            f"<table><caption>{self._n_clusters_now} clusters of {self.n_seen:,} events</caption>"
             f"<tr><th>id<th>weight<th>share<th>born<th>mean</tr>{rows}</table><ul>{changes}</ul>"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import fields
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np  # noqa: F401  # for the examples
 from numpy.typing import ArrayLike
@@ -30,11 +30,13 @@ from streamclust.families import is_discrete
 from streamclust.frames import TableLike
 from streamclust.lineage import Change
 from streamclust.parameters import (
+    Detail,
     DriftChoice,
     FamilyName,
     Invalid,
     Missing,
     MixtureName,
+    NumberOfClusters,
     RefitName,
     ScaleName,
     ShapeName,
@@ -91,6 +93,14 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, base.Cluster
     shape
         Whether each component that is found is a cluster ("ellipse"), or Gaussians that are pieces of one shape, a
         ring, say, are joined into one ("any"); by default "any" for Gaussians and refit="bkm", else "ellipse".
+    detail
+        How fine the clusters shown are: "auto" (the level that stands out), "fine" (all that refits can tell apart),
+        "coarse" (the next coarser level that stands out) or a number of events that tell two clusters apart. Refits
+        find the finest clusters; a path of merges leads from them to one, and any level of it can be shown. It may be
+        changed at any time, and takes effect at once.
+    n_clusters
+        Number of clusters to show, or the least and the most; by default `detail` decides. If there are fewer, all are
+        shown. It may be changed at any time, and takes effect at once.
     missing
         A feature that an event lacks is 0 ("zero"), unknown ("impute") or a reason to refuse the event ("error"); by
         default "zero" for counts and yes or no, else "impute". "zero" suits words that a document does not have.
@@ -140,7 +150,6 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, base.Cluster
 
     _parameters = tuple(taken_by("StreamClusterer"))
     lineage = ClusterQueries.lineage
-    _get_params = base.Clusterer._get_params
 
     def __init__(
         self,
@@ -154,6 +163,8 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, base.Cluster
         drift: DriftChoice = "follow",
         birth_penalty: float | None = None,
         shape: ShapeName | None = None,
+        detail: Detail = "auto",
+        n_clusters: NumberOfClusters = None,
         missing: Missing | None = None,
         invalid: Invalid = "refuse",
         background: bool = True,
@@ -175,6 +186,8 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, base.Cluster
         self.drift = drift
         self.birth_penalty = birth_penalty
         self.shape = shape
+        self.detail = detail
+        self.n_clusters = n_clusters
         self.missing = missing
         self.invalid = invalid
         self.background = background
@@ -185,7 +198,7 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, base.Cluster
         self.max_features = max_features
         self.max_directions = max_directions
         self.scale = scale
-        check_parameters({name: getattr(self, name) for name in self._parameters})
+        check_parameters(self._given())
         self._pipeline = self._new_pipeline(Schema(), Engine(0, self._settings(), on_event))
         self._make_locks()
 
@@ -206,9 +219,37 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, base.Cluster
         return MAX_WIDE_FEATURES, self.feature_order, None if reduced else grown
 
     def _settings(self) -> EngineSettings:
-        return EngineSettings(
-            **{f.name: getattr(self, f.name) for f in fields(EngineSettings) if hasattr(self, f.name)}
-        )
+        given = self._given()
+        return EngineSettings(**{f.name: given[f.name] for f in fields(EngineSettings) if f.name in given})
+
+    def _given(self) -> dict[str, Any]:
+        """The parameters by name; `n_clusters` as asked for, not as there are."""
+        return {
+            name: self._wanted if name == "n_clusters" else getattr(self, name) for name in self._parameters
+        }
+
+    def _get_params(self) -> dict[str, Any]:
+        found: dict[str, Any] = base.Clusterer._get_params(self)
+        return found | ({"n_clusters": self._wanted} if "n_clusters" in found else {})
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of clusters now, at the level on show. Setting it, to a number or a range, shows another level."""
+        return self._n_clusters_now
+
+    @n_clusters.setter
+    def n_clusters(self, wanted: NumberOfClusters) -> None:
+        self._wanted = wanted
+
+    def _show(self, name: str, value: object) -> None:
+        """Show another level at once; a new `detail` takes back a number of clusters that was asked for."""
+        with self._turn, self._lock:
+            self._pipeline.flush()
+            detail = cast(Detail, value) if name == "detail" else self.detail
+            wanted = cast(NumberOfClusters, value) if name == "n_clusters" else None
+            object.__setattr__(self, "detail", detail)
+            self._wanted = wanted
+            self._pipeline.engine.show(detail, wanted)
 
     # ---------------------------------------------------------------- learning
 

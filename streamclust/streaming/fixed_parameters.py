@@ -23,6 +23,8 @@ class FixedParameters(ThreadSafe):
 
     _parameters: ClassVar[tuple[str, ...]]
     """Names of the constructor's parameters; a subclass may take others."""
+    _live_parameters: ClassVar[tuple[str, ...]] = ("detail", "n_clusters")
+    """Parameters that may be changed at any time: they say what is shown, not what is learnt."""
 
     @property
     def lineage(self) -> Lineage:
@@ -55,6 +57,10 @@ class FixedParameters(ThreadSafe):
             if name == "on_event":
                 check_parameters({name: value})
                 self.lineage.on_event = value  # type: ignore[assignment]  # it was just checked
+            elif name in self._live_parameters:
+                check_parameters({name: value})
+                self._show(name, value)
+                return
             elif value != getattr(self, name):
                 raise AttributeError(
                     f"{name} cannot be changed once a {type(self).__name__} is made: what it has learnt rests on "
@@ -62,6 +68,10 @@ class FixedParameters(ThreadSafe):
                     "and let it learn"
                 )
         super().__setattr__(name, value)
+
+    def _show(self, name: str, value: object) -> None:
+        """Take a parameter that says what to show."""
+        raise NotImplementedError
 
     def _saved_parameters(self) -> dict[str, Any]:
         """All parameters but `on_event`, those of a subclass too; TypeError for one that JSON cannot hold."""
@@ -91,6 +101,8 @@ class FixedParameters(ThreadSafe):
                 "load it by that class"
             )
         given = {name: value for name, value in saved.items() if name in taken or any_name}
+        if isinstance(given.get("n_clusters"), list):  # JSON knows no pairs
+            given["n_clusters"] = tuple(given["n_clusters"])
         model = cls(*given.pop(POSITIONAL, ()), **given)
         if on_event is not None:
             model.on_event = on_event

@@ -13,6 +13,7 @@ from streamclust.engine.event_rows import sparse_rows, with_width
 from streamclust.engine.model import Assignment
 from streamclust.frames import SeriesLike, TableLike
 from streamclust.late import csr_array, issparse
+from streamclust.parameters import LevelName
 from streamclust.sketch import Rows
 from streamclust.streaming.checked_events import Checked
 from streamclust.streaming.pipeline import EventPipeline
@@ -24,9 +25,12 @@ class Predictions(ThreadSafe):
 
     _pipeline: EventPipeline
 
-    def predict_one(self, x: dict[Any, Any]) -> int | None:
-        """The id of the event's cluster; None before the first event, and for an event without any known feature."""
-        model = self._pipeline.engine.model
+    def predict_one(self, x: dict[Any, Any], level: LevelName = None) -> int | None:
+        """The id of the event's cluster; None before the first event, and for an event without any known feature.
+
+        `level`: a number of clusters or "fine", instead of the level on show.
+        """
+        model = self.model_at(level)
         if model is None:
             return self._pipeline.projection.only_cluster
         row = self._pipeline.schema.plain_row(x)
@@ -37,7 +41,7 @@ class Predictions(ThreadSafe):
 
     def predict_proba_one(self, x: dict[Any, Any]) -> dict[int, float]:
         """p(cluster | x) by id: the clusters' shares for an event of no known feature; empty before the first event."""
-        model = self._pipeline.engine.model
+        model = self._pipeline.engine.shown
         if model is None:
             only = self._pipeline.projection.only_cluster
             return {} if only is None else {only: 1.0}
@@ -46,12 +50,12 @@ class Predictions(ThreadSafe):
 
     def score_one(self, x: dict[Any, Any]) -> float:
         """How novel an event is: -log p(x) under all clusters; 0 before the first event."""
-        model = self._pipeline.engine.model
+        model = self._pipeline.engine.shown
         return 0.0 if model is None else float(model.novelty(self._read([x], model)[0])[0])
 
     def tail_one(self, x: dict[Any, Any]) -> float:
         """The share of recent events at least as novel as this one: small for an outlier; 1 before the first event."""
-        if self._pipeline.engine.model is None:
+        if self._pipeline.engine.shown is None:
             return 1.0
         return float(self._tails(np.array([self.score_one(x)]))[0])
 
@@ -81,13 +85,16 @@ class Predictions(ThreadSafe):
         >>> model.tail_many(np.array([[0.0, 0.0], [9.0, 9.0]])).round(1)
         array([1., 0.])
         """
-        if self._pipeline.engine.model is None:
+        if self._pipeline.engine.shown is None:
             return series_like(X, np.ones(len(self._table(X))))
         return series_like(X, self._tails(np.asarray(self._novelty(X))))
 
-    def predict_many(self, X: TableLike) -> SeriesLike:
-        """The id of each event's cluster, or None as in `predict_one`: an array, or a series like the frame."""
-        model = self._pipeline.engine.model
+    def predict_many(self, X: TableLike, level: LevelName = None) -> SeriesLike:
+        """The id of each event's cluster, or None as in `predict_one`: an array, or a series like the frame.
+
+        `level`: a number of clusters or "fine", instead of the level on show.
+        """
+        model = self.model_at(level)
         if model is None:
             rows = self._table(X)
             ids, known = np.full(len(rows), self._pipeline.projection.only_cluster), any_known(rows)
@@ -98,7 +105,7 @@ class Predictions(ThreadSafe):
 
     def predict_proba_many(self, X: TableLike) -> TableLike:
         """p(cluster | x): an array with a column for each of `model.names`, or a frame with a column for each id."""
-        model = self._pipeline.engine.model
+        model = self._pipeline.engine.shown
         only = self._pipeline.projection.only_cluster
         if model is None:
             table = np.ones((len(self._table(X)), 0 if only is None else 1))
@@ -121,7 +128,7 @@ class Predictions(ThreadSafe):
 
     def _novelty(self, X: TableLike) -> Floats:
         """-log p(x) of each event; 0 before the first event."""
-        model = self._pipeline.engine.model
+        model = self._pipeline.engine.shown
         return np.zeros(len(self._table(X))) if model is None else model.novelty(self._read(X, model)[0])
 
     def assign_many(self, X: TableLike) -> Assignment | None:
@@ -130,7 +137,7 @@ class Predictions(ThreadSafe):
         X is a table as in `learn_many`, or what `check` has read. None before the first event. While wide events wait
         for their sketch, all are one cluster.
         """
-        model = self._pipeline.engine.model
+        model = self._pipeline.engine.shown
         if model is None:
             only, n = self._pipeline.projection.only_cluster, X.shape[0] if issparse(X) else len(X)
             if only is None:
@@ -148,6 +155,13 @@ class Predictions(ThreadSafe):
         self._pipeline.check_values(rows)
         found = model.assign(self._wide(rows, model))
         return found._replace(cluster=known_only(found.cluster, any_known(rows)))
+
+    def model_at(self, level: LevelName) -> Model | None:
+        """The published model with the clusters of a level: a number of clusters, "fine" or (None) the one on show."""
+        engine = self._pipeline.engine
+        if level is None or engine.model is None:
+            return engine.shown
+        return engine.model.at(level)
 
     def _table(self, X: TableLike) -> Floats:
         """Rows of a table, NaN where a feature is missing."""

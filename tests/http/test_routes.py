@@ -119,6 +119,22 @@ def test_clusters(shared):
     problem(shared.client.get("/v1/clusters/one"), 422)
 
 
+def test_levels(shared):
+    levels = finite(shared.client.get("/v1/levels").text)["levels"]
+    assert [level["n_clusters"] for level in levels] == [3, 2, 1]
+    assert [level["n_clusters"] for level in levels if level["shown"]] == [3]
+    assert levels[-1]["persistence"] is None
+    two = shared.client.get("/v1/clusters?level=2").json()["clusters"]
+    assert len(two) == 2
+    assert sum(cluster["share"] for cluster in two) == pytest.approx(1.0)
+    body = objects(CENTRES)
+    found = shared.client.post("/v1/predict?level=2", json=body).json()
+    assert set(found["cluster"]) == {cluster["id"] for cluster in two}
+    assert "from 1 to 3, got 9" in problem(shared.client.get("/v1/clusters?level=9"), 404)["detail"]
+    problem(shared.client.get("/v1/clusters?level=0"), 422)
+    problem(shared.client.post("/v1/predict?level=some", json=body), 422)
+
+
 def test_a_cluster_of_several_components_is_one_cluster(start):
     """Two moons, each of several components: routes speak of two clusters, and tell their components."""
     rows, _ = make_moons(2000, noise=0.07, random_state=0)

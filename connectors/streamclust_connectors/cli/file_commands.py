@@ -11,9 +11,11 @@ from streamclust_connectors.cli.assignment_writer import assignment_rows, form_o
 from streamclust_connectors.cli.errors import BadData
 from streamclust_connectors.cli.fit_file import RefusalLog, check_known, fit_checkpoint, open_file
 from streamclust_connectors.cli.options import (
+    Clusters,
     Config,
     Decimal,
     Delimiter,
+    Detail,
     Encoding,
     Exclude,
     Family,
@@ -62,6 +64,7 @@ File = Annotated[
         "streamclust fit events.csv",
         "streamclust fit events.csv.gz --exclude id --labels labels.csv --plot clusters.png",
         "streamclust fit export.txt --kind csv --delimiter tab --decimal , --encoding latin-1",
+        "streamclust fit events.csv --clusters 10 --labels labels.csv",
         "streamclust fit events.jsonl --vector payload.vector --key id --output model.checkpoint",
         "streamclust fit counts.parquet --family poisson --features clicks,views --time at --half-life 3600",
         "zcat events.csv.gz | streamclust fit - --kind csv",
@@ -88,6 +91,8 @@ def fit(
     time: Time = None,
     weight: Weight = None,
     half_life: HalfLife = None,
+    clusters: Clusters = None,
+    detail: Detail = None,
     seed: Seed = None,
     kind: Kind = None,
     delimiter: Delimiter = None,
@@ -104,6 +109,7 @@ def fit(
     are ignored.
     """
     flags = origin(file, kind) | {"engine.family": family, "engine.half_life": half_life, "engine.seed": seed}
+    flags |= {"engine.n_clusters": number_of_clusters(clusters), "engine.detail": detail}
     flags |= dialect(delimiter, decimal, encoding, header, null)
     settings = settings_from(config, given, flags | fields(features, exclude, vector, key, time, weight))
     if labels is not None and not file.is_file():
@@ -185,6 +191,22 @@ def predict(
     check_known(model, preview, file)
     keyed = preview.decoder.fields.key is not None
     write_assignments(model, preview, output, written_as, keyed)
+
+
+def number_of_clusters(text: str | None) -> int | list[int] | None:
+    """A number, or the least and the most: 10, 5-12.
+
+    >>> number_of_clusters("10"), number_of_clusters("5-12")
+    (10, [5, 12])
+    """
+    if text is None:
+        return None
+    numbers = text.replace(" ", "").split("-")
+    if len(numbers) > 2 or not all(part.isdecimal() for part in numbers):
+        raise typer.BadParameter(
+            f"must be a number or a range such as 5-12, got {text!r}", param_hint="--clusters"
+        )
+    return int(text) if len(numbers) == 1 else [int(part) for part in numbers]
 
 
 def origin(file: Path, kind: str | None) -> dict[str, Any]:

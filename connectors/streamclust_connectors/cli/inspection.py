@@ -64,6 +64,13 @@ def inspect(
             console.print(f"  {Change.from_dict(change)!r}", markup=False)
 
 
+def n_shown(model: dict[str, Any]) -> int:
+    """Number of clusters of the level on show of a saved model."""
+    ids, hidden = model.get("ids", []), set(model.get("hidden", []))
+    shown = model.get("shown_ids") or ids
+    return len({group for group, cluster in zip(shown, ids, strict=True) if cluster not in hidden})
+
+
 def latest(directory: Path) -> Path:
     """The newest checkpoint below a directory."""
     files = sorted(directory.rglob("*.checkpoint"), key=lambda file: file.stat().st_mtime)
@@ -77,7 +84,8 @@ def summary(path: Path, state: State) -> dict[str, Any]:
     from streamclust.checkpoint import FORMAT
 
     values = state.values
-    log = values.get("lineage", {}).get("log", [])
+    lineage = values.get("level", {}).get("lineage") or values.get("lineage", {})
+    log = lineage.get("log", [])
     return {
         "kind": values.get("kind", "clusterer" if "parameters" in values else "one partition, handed over"),
         "format": FORMAT,
@@ -87,8 +95,7 @@ def summary(path: Path, state: State) -> dict[str, Any]:
         "refused": values.get("n_refused", 0),
         "refits": values.get("n_refits"),
         "version": values.get("model", {}).get("version"),
-        "clusters": len(values.get("model", {}).get("ids", []))
-        - len(values.get("model", {}).get("hidden", [])),
+        "clusters": n_shown(values.get("model", {})),
         "features": values.get("schema", {}).get("names", []),
         "parts": [f"{part['key']}: {part['n_seen']} events" for part in values.get("shards", [])],
         "lifecycle": {

@@ -37,6 +37,11 @@ Servers = Annotated[
 TopicName = Annotated[str | None, typer.Option("--topic", "-t", help="Kafka topic.")]
 Family = Annotated[str | None, typer.Option(help=help_of("family"))]
 HalfLife = Annotated[float | None, typer.Option(help=help_of("half_life"))]
+Clusters = Annotated[
+    str | None,
+    typer.Option("--clusters", help="Number of clusters to show, or the least and the most: 10, 5-12."),
+]
+Detail = Annotated[str | None, typer.Option(help=help_of("detail"))]
 Seed = Annotated[int | None, typer.Option(help=help_of("seed"))]
 Features = Annotated[
     str | None, typer.Option(help="Features to use, separated by commas: x,y. Default: all.")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from fastapi import FastAPI, Path, Query, Request, Response
 from fastapi.responses import HTMLResponse, StreamingResponse
 from prometheus_client.exposition import choose_encoder
+from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from streamclust import __version__
@@ -30,6 +31,10 @@ MAX_JSON_INTEGER = 2**53
 Number = Annotated[int, Path(ge=0, le=MAX_JSON_INTEGER)]
 After = Annotated[int, Query(ge=0, le=MAX_JSON_INTEGER, description="Only events after this `seq`.")]
 Limit = Annotated[int, Query(ge=1, le=1000)]
+Level = Annotated[
+    Literal["fine"] | Annotated[int, Field(ge=1, le=MAX_JSON_INTEGER)] | None,
+    Query(description="Number of clusters, or `fine`; by default the level on show."),
+]
 Feature = Annotated[str | None, Query(description="Name of a feature; by default the principal axes.")]
 
 
@@ -149,10 +154,15 @@ def add_model(app: FastAPI, backend: Backend) -> None:
         """Status of the service."""
         return answer(backend.status())
 
-    @app.get("/v1/clusters", tags=["model"], response_model=schemas.Clusters)
-    def clusters() -> Response:
-        """Current clusters, the heaviest first."""
-        return answer(backend.clusters())
+    @app.get("/v1/clusters", tags=["model"], response_model=schemas.Clusters, responses=documented(404, 422))
+    def clusters(level: Level = None) -> Response:
+        """Current clusters, the heaviest first; with `level`, those of another level, as published last."""
+        return answer(backend.clusters() if level is None else backend.clusters_at(level))
+
+    @app.get("/v1/levels", tags=["model"], response_model=schemas.Levels)
+    def levels() -> Response:
+        """Levels that can be shown, the finest first: numbers of clusters, and how long each persists."""
+        return answer(backend.levels())
 
     @app.get(
         "/v1/clusters/{id}",
@@ -209,16 +219,17 @@ def add_learning(app: FastAPI, backend: Backend) -> None:
         "/v1/predict",
         tags=["model"],
         response_model=schemas.Prediction,
-        responses=documented(409, 422),
+        responses=documented(404, 409, 422),
         openapi_extra={"requestBody": schemas.PREDICT},
     )
-    async def predict(request: Request) -> Response:
+    async def predict(request: Request, level: Level = None) -> Response:
         """Cluster of each event, its probability, and the novelty of the event (-log p).
 
-        409 if vectors have another number of values than there are features.
+        409 if vectors have another number of values than there are features. `level`: ids of another level, a number of
+        clusters or "fine".
         """
         body = await request.body()
-        return answer(await run_in_threadpool(backend.predict, body))
+        return answer(await run_in_threadpool(backend.predict, body, level))
 
     @app.post(
         "/v1/learn",

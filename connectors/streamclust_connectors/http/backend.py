@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from streamclust import __version__
 from streamclust.hierarchy import MethodName
 from streamclust.lineage import Kind
+from streamclust.parameters import LevelName
 from streamclust.streaming import Cluster, Model, StreamClusterer
 from streamclust.summaries import Moments
 from streamclust_connectors.http import bodies, detail
@@ -266,10 +267,41 @@ class Backend:
             )
         return events
 
-    def predict(self, body: bytes) -> Predicted:
-        """Cluster of each event of a request body."""
+    def _model_at(self, level: LevelName) -> Model | None:
+        """The published model with the clusters of a level."""
+        try:
+            return self.service.displayed_clusterer.model_at(level)
+        except ValueError as error:
+            raise HttpProblem(404, str(error)) from None
+
+    def levels(self) -> dict[str, Any]:
+        """The levels that can be shown, the finest first."""
+        found = self.service.displayed_clusterer.levels
+        return {
+            "levels": [
+                {
+                    "n_clusters": level.n_clusters,
+                    "persistence": finite(level.persistence),
+                    "zeta": level.zeta,
+                    "shown": level.shown,
+                }
+                for level in found
+            ]
+        }
+
+    def clusters_at(self, level: LevelName) -> dict[str, Any]:
+        """Clusters of a level, as published, the heaviest first."""
+        clusterer, model = self.service.displayed_clusterer, self._model_at(level)
+        found = [] if model is None else clusterer.clusters_at(level)
+        return {
+            "model_version": None if model is None else model.version,
+            "clusters": [cluster_json(cluster, clusterer.n_seen, {}) for cluster in found],
+        }
+
+    def predict(self, body: bytes, level: LevelName = None) -> Predicted:
+        """Cluster of each event of a request body, at a level."""
         clusterer = self.service.displayed_clusterer
-        model, names = clusterer.model, clusterer.feature_names  # names after model: they only grow
+        model, names = self._model_at(level), clusterer.feature_names  # names after model: they only grow
         try:
             events = self._read(body)
             points = bodies.rows(events, names, clusterer.missing or "impute")

@@ -115,6 +115,24 @@ class Clusters(BaseModel):
     clusters: list[ClusterSummary]
 
 
+class LevelSummary(BaseModel):
+    """Level: a number of clusters."""
+
+    n_clusters: int
+    persistence: float | None
+    """Log of the factor in evidence per event over which it holds; null for one cluster, which always does."""
+    zeta: float
+    """Evidence per event below which it gives way to the next coarser level."""
+    shown: bool
+    """Whether it is on show."""
+
+
+class Levels(BaseModel):
+    """All levels, the finest first."""
+
+    levels: list[LevelSummary]
+
+
 class Event(BaseModel):
     """Lifecycle event: `parents` became `children`; each is an id and its weight at that time."""
 
@@ -127,6 +145,8 @@ class Event(BaseModel):
     children: list[tuple[int, float]]
     away: int | None = None
     """Number of events for which a cluster that returned was away; null for other kinds."""
+    level: int | None = None
+    """Number of clusters of the level on show then; null if all that are found are shown by request."""
 
 
 class Events(BaseModel):

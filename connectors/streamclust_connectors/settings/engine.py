@@ -8,13 +8,17 @@ from pydantic import Field, model_validator
 
 from streamclust.parameters import (
     PARAMETERS,
+    Detail,
     DriftChoice,
     FamilyName,
     Missing,
     MixtureName,
+    NumberOfClusters,
     RefitName,
     ScaleName,
     ShapeName,
+    check_detail,
+    check_n_clusters,
     check_together,
 )
 from streamclust_connectors.settings.base import Names, Section
@@ -47,6 +51,8 @@ class EngineSection(Section):
     drift: DriftChoice = _declared("drift")
     birth_penalty: float | None = _declared("birth_penalty")
     shape: ShapeName | None = _declared("shape")
+    detail: Detail = _declared("detail")
+    n_clusters: NumberOfClusters = _declared("n_clusters")
     missing: Missing | None = _declared("missing")
     background: bool = _declared("background")
     feature_order: Names = _declared("feature_order")
@@ -58,5 +64,7 @@ class EngineSection(Section):
 
     @model_validator(mode="after")
     def _coherent(self) -> Self:
+        check_detail(self.detail)
+        check_n_clusters(self.n_clusters)
         check_together(self.model_dump())
         return self

@@ -1,0 +1,150 @@
+"""Laws of levels: nested, fewer and fewer clusters, and the same whatever the order and the units."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from streamclust.families import FAMILIES, Finite
+from streamclust.levels import chosen_level, default_level, levels_of, path_of_counts, path_of_gaussians
+from streamclust.levels.path import evidence_needed
+from streamclust.moments import Moments
+from streamclust.shapes.joins import by_first
+from tests.naive import levels as naive
+
+pytestmark = pytest.mark.compiled
+seeds = st.integers(0, 2**32 - 1)
+
+
+def gaussians(seed, d, k):
+    """Components of any weight and covariance; some are joined already."""
+    rng = np.random.default_rng(seed)
+    weight = rng.uniform(5, 500, size=k)
+    factor = rng.normal(size=(k, d, d)) * 0.5 + np.eye(d)
+    covariance = factor @ factor.transpose(0, 2, 1)
+    mean = rng.normal(size=(k, d)) * rng.uniform(1, 15)
+    owner = by_first(rng.integers(max(1, k - 2), size=k)) if rng.random() < 0.3 else np.arange(k)
+    return Moments(weight, mean, covariance * weight[:, None, None], "full"), owner
+
+
+def counts(seed, d, k):
+    rng = np.random.default_rng(seed)
+    rows = rng.poisson(rng.gamma(1.0, 5.0, size=(k, d))[np.repeat(np.arange(k), 20)]).astype(float)
+    return Moments.rows_of_points(rows).to_groups(np.repeat(np.arange(k), 20)), np.arange(k), rows
+
+
+def any_path(seed, d, k):
+    if seed % 4 == 0:
+        clusters, owner, rows = counts(seed, d, k)
+        return path_of_counts(
+            FAMILIES["poisson"].informed(rows), Finite(1.0), clusters, owner, float(len(rows))
+        )
+    return path_of_gaussians(*gaussians(seed, d, k))
+
+
+def sets(labels):
+    return {frozenset(np.flatnonzero(labels == c)) for c in set(labels)}
+
+
+@given(seed=seeds, d=st.integers(1, 4), k=st.integers(1, 9))
+def test_levels_are_nested_and_end_at_one_cluster(seed, d, k):
+    path = any_path(seed, d, k)
+    assert_array_equal(path.labels(path.n_finest), by_first(path.owner))
+    assert set(path.labels(1)) == {0}
+    for number in range(path.n_finest, 0, -1):
+        labels = path.labels(number)
+        assert len(set(labels)) == number
+        assert all(len(set(labels[path.owner == c])) == 1 for c in path.owner)
+        if number > 1:
+            coarser = sets(path.labels(number - 1))
+            assert all(any(cluster <= other for other in coarser) for cluster in sets(labels))
+
+
+@given(seed=seeds, d=st.integers(1, 4), k=st.integers(1, 9))
+def test_evidence_per_event_falls_along_the_path(seed, d, k):
+    path = any_path(seed, d, k)
+    assert np.all(np.diff(path.zeta) <= 0)
+    assert np.all((path.zeta > 0) & (path.zeta <= 1))
+    assert path.at(1.0) == path.n_finest
+    numbers = [path.at(zeta) for zeta in np.geomspace(1, 1e-12, 50)]
+    assert all(finer >= coarser for finer, coarser in pairwise(numbers))
+    assert np.all(path.persistence >= 0)
+    assert path.persistence[0] == np.inf
+    assert_allclose(path.persistence[1:].sum(), -np.log(path.zeta[-1]) if k > 1 and len(path.zeta) else 0.0)
+
+
+@given(seed=seeds, d=st.integers(1, 4), k=st.integers(1, 9))
+def test_order_of_components_does_not_matter(seed, d, k):
+    components, owner = gaussians(seed, d, k)
+    order = np.random.default_rng(seed).permutation(k)
+    here, there = (
+        path_of_gaussians(components, owner),
+        path_of_gaussians(components[order], by_first(owner[order])),
+    )
+    assert_allclose(there.zeta, here.zeta, rtol=1e-6)
+    for number in range(1, here.n_finest + 1):
+        assert sets(there.labels(number)) == sets(here.labels(number)[order])
+
+
+@given(seed=seeds, d=st.integers(1, 4), k=st.integers(2, 9))
+def test_units_and_origin_of_features_do_not_matter(seed, d, k):
+    components, owner = gaussians(seed, d, k)
+    rng = np.random.default_rng(seed)
+    scale, shift = 2.0 ** rng.integers(-20, 20, size=d), rng.integers(-64, 64, size=d).astype(float)
+    moved = Moments(
+        components.weight,
+        (components.mean + shift) * scale,
+        components.scatter * np.outer(scale, scale),
+        "full",
+    )
+    here, there = path_of_gaussians(components, owner), path_of_gaussians(moved, owner)
+    assert_allclose(there.zeta, here.zeta, rtol=1e-6)
+    for number in range(1, here.n_finest + 1):
+        assert_array_equal(there.labels(number), here.labels(number))
+
+
+@given(seed=seeds, d=st.integers(1, 3), k=st.integers(2, 5))
+@settings(max_examples=15)
+def test_the_path_is_that_of_comparing_every_pair_anew(seed, d, k):
+    components, owner = gaussians(seed, d, k)
+    components = components.scale(400.0 / components.weight.sum())
+    owner = np.arange(k) if seed % 2 else owner
+    path = path_of_gaussians(components, owner)
+    expected = naive.merges(components.weight, components.mean, ridged(components), owner)
+    highest = 0.0
+    for t, (clusters, lost) in enumerate(expected):
+        assert sets(path.labels(path.n_finest - t)) == set(clusters)
+        highest = max(highest, lost)
+        assert_allclose(path.zeta[t], naive.zeta(highest, d, 400.0), rtol=1e-4)
+
+
+def ridged(components):
+    """Covariances with the ridge that the path adds, in the data's units."""
+    total = components.total().covariance[0]
+    return components.covariance + 1e-6 * np.diag(np.diag(total))
+
+
+@given(lost=st.floats(0, 1e6), d=st.integers(1, 30), n=st.floats(1, 1e6))
+def test_evidence_needed_solves_its_equation(lost, d, n):
+    assert_allclose(evidence_needed(np.array([lost]), d, n), naive.zeta(lost, d, n), rtol=1e-6)
+
+
+@given(
+    seed=seeds, k=st.integers(1, 9), least=st.integers(1, 12), more=st.integers(0, 5), n=st.floats(0.1, 1e5)
+)
+def test_a_choice_is_among_the_levels_and_within_what_was_asked(seed, k, least, more, n):
+    path = any_path(seed, 2, k)
+    finest = path.n_finest
+    assert chosen_level(path, "fine") == finest
+    assert chosen_level(path, n_clusters=least) == min(least, finest)
+    inside = chosen_level(path, n_clusters=(least, least + more))
+    assert min(least, finest) <= inside <= min(least + more, finest)
+    auto, coarse = default_level(path), chosen_level(path, "coarse")
+    assert 1 <= coarse <= auto <= finest
+    assert (auto == 1) == (finest == 1)
+    assert 1 <= chosen_level(path, n) <= chosen_level(path, 2 * n) <= finest
+    shown = [level.n_clusters for level in levels_of(path, auto) if level.shown]
+    assert shown == [auto]

@@ -1,0 +1,188 @@
+"""Levels of a stream: which is on show, its ids and lifecycle events, other levels, and changes at any time."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.metrics import adjusted_rand_score
+
+from streamclust import StreamClusterer
+from streamclust.batch import StreamEstimator
+
+pytestmark = pytest.mark.compiled
+CENTRES = np.random.default_rng(8).normal(size=(5, 3)) * 14
+
+
+def heavy_tails(n, seed=0):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(5, size=n)
+    noise = rng.normal(size=(n, 3)) / np.sqrt(rng.chisquare(3, size=(n, 1)))
+    return CENTRES[labels] + noise, labels
+
+
+def learnt(n=20_000, chunk=1_000, **options):
+    model = StreamClusterer(**options)
+    x, _ = heavy_tails(n)
+    for first in range(0, n, chunk):
+        model.learn_many(x[first : first + chunk])
+    return model
+
+
+@pytest.fixture(scope="module")
+def tails():
+    return learnt()
+
+
+def test_clusters_with_heavy_tails_are_shown_as_one_each(tails):
+    x, labels = heavy_tails(4_000, seed=1)
+    assert tails.n_clusters == len(tails.clusters) == 5 < len(tails.clusters_at("fine"))
+    assert adjusted_rand_score(labels, tails.predict_many(x)) > 0.97
+    assert sum(cluster.share for cluster in tails.clusters) == pytest.approx(1.0)
+    assert set(tails.predict_many(x)) == {cluster.id for cluster in tails.clusters}
+    likeliest = tails.model.names[tails.predict_proba_many(x).argmax(axis=1)]
+    assert np.mean(likeliest == tails.predict_many(x)) > 0.99
+
+
+def test_ids_of_the_level_on_show_rest(tails):
+    """Tails come and go as clusters of the finest level; nobody sees it."""
+    assert [change.kind for change in tails.events].count("born") == 5
+    assert len(tails.events) == 5
+    assert all(change.level is not None for change in tails.events)
+    finest = learnt(detail="fine")
+    assert len(finest.events) > 5
+    assert all(change.level is None for change in finest.events)
+
+
+def test_levels_are_nested_and_one_is_shown(tails):
+    levels = tails.levels
+    assert [level.n_clusters for level in levels] == list(range(len(levels), 0, -1))
+    assert [level.n_clusters for level in levels if level.shown] == [5]
+    x, _ = heavy_tails(2_000, seed=2)
+    for finer, coarser in [("fine", 5), ("fine", None), (5, 3), (3, 1)]:
+        parents = tails.parents(finer, coarser)
+        ids = tails.predict_many(x, level=finer), tails.predict_many(x, level=coarser)
+        assert [parents[i] for i in ids[0].tolist()] == ids[1].tolist()
+    assert {c.id for c in tails.clusters_at(3)} == set(tails.parents("fine", 3).values())
+    event = dict(enumerate(x[0].tolist()))
+    assert tails.predict_one(event, level=3) == tails.predict_many(x[:1], level=3)[0]
+    with pytest.raises(ValueError, match="not coarser"):
+        tails.parents(2, 3)
+
+
+def test_another_level_is_shown_at_once():
+    model = learnt(6_000)
+    n_seen, seen = model.n_seen, []
+    model.on_event = seen.append
+    model.n_clusters = 3
+    assert model.n_clusters == len(model.clusters) == 3
+    assert {change.kind for change in seen} == {"merged"}
+    assert {change.level for change in seen} == {3}
+    model.n_clusters = (4, 5)
+    assert model.n_clusters in (4, 5)
+    model.detail = "fine"
+    assert model.n_clusters == len(model.clusters_at("fine"))
+    model.detail = "auto"
+    assert model.n_clusters == 5
+    assert model.n_seen == n_seen
+    model.learn_many(heavy_tails(6_000, seed=5)[0])
+    assert model.n_clusters == 5
+
+
+def test_a_number_asked_for_holds_from_the_start():
+    model = learnt(8_000, n_clusters=3)
+    assert model.n_clusters == 3
+    assert model.clone()._wanted == 3
+    assert len(model.parents("fine", None).values()) > 3
+
+
+def test_batching_leaves_no_trace():
+    one, other = learnt(7_000, chunk=7_000), learnt(7_000, chunk=333)
+    assert [str(change) for change in one.events] == [str(change) for change in other.events]
+    x, _ = heavy_tails(500, seed=3)
+    assert_array_equal(one.predict_many(x), other.predict_many(x))
+
+
+@pytest.mark.parametrize("options", [{}, {"n_clusters": (2, 4)}, {"detail": "coarse"}, {"detail": 300.0}])
+def test_a_restart_leaves_no_trace(options, tmp_path):
+    x, _ = heavy_tails(12_000)
+    whole, part = StreamClusterer(**options), StreamClusterer(**options)
+    whole.learn_many(x)
+    part.learn_many(x[:5_000])
+    part.save(tmp_path / "half.checkpoint")
+    part = StreamClusterer.load(tmp_path / "half.checkpoint")
+    part.learn_many(x[5_000:])
+    assert [str(change) for change in part.events] == [str(change) for change in whole.events]
+    assert part.n_clusters == whole.n_clusters
+    assert_array_equal(part.predict_many(x[:500]), whole.predict_many(x[:500]))
+    assert part._wanted == whole._wanted
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_clusters": 0}, "at least 1"),
+        ({"n_clusters": (9, 2)}, r"use \(2, 9\)"),
+        ({"detail": "medium"}, "detail must be"),
+        ({"detail": -5}, "positive number of events"),
+    ],
+)
+def test_requests_that_make_no_sense_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        StreamClusterer(**options)
+    model = StreamClusterer()
+    with pytest.raises(ValueError, match=message):
+        model.__setattr__(*next(iter(options.items())))
+
+
+def test_a_model_that_has_learnt_little_has_one_level():
+    model = StreamClusterer(n_clusters=10)
+    assert (model.levels, model.clusters_at(3), model.predict_one({"x": 1.0}, level=2)) == ((), [], None)
+    model.learn_one({"x": 1.0})
+    assert model.n_clusters == 1
+    assert [level.n_clusters for level in model.levels] == [1]
+    with pytest.raises(ValueError, match='level must be "fine" or from 1 to 1, got 2'):
+        model.clusters_at(2)
+    model.learn_many(np.ones((500, 1)))
+    assert model.n_clusters == 1
+
+
+def test_counts_have_levels():
+    rng = np.random.default_rng(0)
+    rates = np.array([[30.0, 1, 1], [24, 6, 1], [1, 1, 30], [1, 6, 24]])
+    kind = rng.integers(4, size=6_000)
+    model = StreamClusterer(family="poisson", n_clusters=2)
+    model.learn_many(rng.poisson(rates[kind]).astype(float))
+    assert model.n_clusters == 2
+    assert adjusted_rand_score(kind // 2, model.predict_many(counts(rates[kind]))) > 0.9
+    model.detail = 200.0
+    assert model.n_clusters >= 2
+
+
+def counts(rates):
+    return np.random.default_rng(1).poisson(rates).astype(float)
+
+
+def test_retired_clusters_leave_the_level_and_return_to_it():
+    """The level on show tells the same story as the finest, where that has as many clusters."""
+
+    def shifts(detail):
+        rng = np.random.default_rng(0)
+        model = StreamClusterer(detail=detail)
+        day, night = np.array([[0.0, 0.0], [20.0, 0.0], [0.0, 20.0]]), np.array([[40.0, 40.0]])
+        for places in (day, night, day):
+            model.learn_many(places[rng.integers(len(places), size=45_000)] + rng.normal(size=(45_000, 2)))
+        return [str(change) for change in model.events]
+
+    story = shifts("auto")
+    assert {change.split()[0] for change in story} == {"born", "died", "returned"}
+    assert story == shifts("fine")
+
+
+def test_the_estimator_shows_levels():
+    x, labels = heavy_tails(8_000)
+    model = StreamEstimator().fit(x)
+    assert model.n_clusters_ == 5
+    assert adjusted_rand_score(labels, model.labels_) > 0.97
+    assert [level.n_clusters for level in model.levels_ if level.shown] == [5]
+    assert StreamEstimator(n_clusters=3).fit(x).n_clusters_ == 3
+    model.set_params(n_clusters=2).partial_fit(x[:100])
+    assert model.n_clusters_ == 2
