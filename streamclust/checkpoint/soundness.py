@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from streamclust.engine import Engine, Model
 from streamclust.engine.door import RECENT_EVENTS, Block, Door, Stage
 from streamclust.engine.model import Result
+from streamclust.engine.outside_alarm import OutsideAlarm
 from streamclust.engine.refits import Refit
 from streamclust.engine.watch import Ring
 from streamclust.families import family as family_named
@@ -78,6 +79,9 @@ def check_counter(name: str, value: object) -> None:
         must(isinstance(value, str), f"{name} must be text, got {value!r}")
     elif name in ("tolerated", "last_challenge"):
         number(name, value, least=0.0)
+    elif isinstance(value, OutsideAlarm):
+        for part, found in value._asdict().items():
+            (number if part in ("level", "bar") else whole)(f"{part} of the {name}", found)
     else:
         whole(name, value)
 

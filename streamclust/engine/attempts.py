@@ -112,6 +112,7 @@ def give_up(engine: Engine, error: Exception) -> None:
         engine.model = engine.model.published
         engine.learnt_until = min(engine.learnt_until, engine.model.n_seen)
     engine.begin, engine.moving, engine.change_due = 0, False, NEVER
+    engine.alarm = engine.alarm.silenced()
     engine.next_look = max(engine.next_look, engine.n_seen + engine.look_gap)
     gap = min(engine.n_seen, engine.settings.refit_every)
     engine.next_refit = max(engine.next_refit, engine.n_seen + max(gap, schedule.MIN_FIRST_EVENTS))

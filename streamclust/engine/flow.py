@@ -20,6 +20,7 @@ from streamclust.engine.incomplete import Row, learn_filled, learn_with_zeros
 from streamclust.engine.looking import MIN_EXPECTED_EVENTS, TOLERATED_SHARE, Looking
 from streamclust.engine.model import NOWHERE, Model, Result, hidden_components, large_rows
 from streamclust.engine.new_features import NEVER
+from streamclust.engine.outside_alarm import OutsideAlarm
 from streamclust.engine.present import kish
 from streamclust.engine.refits import Refit, Work, widened
 from streamclust.engine.running import moved
@@ -54,6 +55,7 @@ class Engine(Looking):
         "tolerated", "learnt_until", "look_gap", "begin", "moving", "change_due", "ids_changed", "n_failed_refits",
         "failures_in_a_row", "last_failure", "known_features", "feature_due", "feature_gap",
         "features_since", "n_filled",
+        "alarm",
     )  # fmt: skip
     """Names of the counters that checkpoints hold: how far the stream has come, and what is due next."""
 
@@ -83,6 +85,7 @@ class Engine(Looking):
         self.moving = self.ids_changed = False
         self.change_due = self.feature_due = NEVER
         self.feature_gap = self.known_features = self.features_since = self.n_filled = 0
+        self.alarm = OutsideAlarm()
         self.pending_refit: Refit | None = None
         self.led = False
         """Whether models come from elsewhere (`follow`): then nothing is refitted here."""
@@ -111,6 +114,7 @@ class Engine(Looking):
         )
         engine.known_features = shards.n_features  # older checkpoints do not tell
         vars(engine).update({name: counters[name] for name in cls.COUNTERS if name in counters})
+        engine.alarm = OutsideAlarm(*engine.alarm)
         return engine
 
     @property
@@ -145,22 +149,31 @@ class Engine(Looking):
         part = self.shards[shard]
         self.notice_features()
         self.do_due()  # what was due before, if that was interrupted
-        for run in self.runs(len(x)):
+        done = 0
+        while done < len(x):
+            end = min(len(x), done + max(1, self.until_due))
+            n, alarm = self.watch_outside(x[done:end], None if missing is None else missing[done:end])
+            run = slice(done, done + n)
             filled = None if missing is None else missing[run]
             with HeldInterrupts():
                 part.learn(x[run], w[run], t[run], self.n_seen, filled)
                 self.shards.keep(x[run], w[run] if len(w) else None, self.n_seen, filled)
-                self.n_seen += run.stop - run.start
+                self.n_seen += n
+                self.alarm = alarm
             self.do_due()
+            done += n
 
-    def runs(self, n: int) -> Iterator[slice]:
+    def runs(self, n: int, rows: Floats | None = None) -> Iterator[slice]:
         """Slices of the next n events, each up to the event at which a look, a refit or a publication is due.
 
-        Each must be learnt before the next is asked for. The model does not change within a slice.
+        Each must be learnt before the next is asked for. Given the `rows` (in the clusters' coordinates, NaN where a
+        value is missing), the model does not change within a slice; else it may, where the outside alarm sounds.
         """
         done = 0
         while done < n:
             end = min(n, done + max(1, self.until_due))
+            if rows is not None:
+                end = done + self.watch_outside(rows[done:end], np.isnan(rows[done:end]))[0]
             yield slice(done, end)
             done = end
 
@@ -352,7 +365,10 @@ class Engine(Looking):
             return sys.maxsize
         return (
             min(
-                self.next_refit, self.next_look, self.pending_refit.due if self.pending_refit else sys.maxsize
+                self.next_refit,
+                self.next_look,
+                self.alarm.due,
+                self.pending_refit.due if self.pending_refit else sys.maxsize,
             )
             - self.n_seen
         )
@@ -367,6 +383,8 @@ class Engine(Looking):
         before, looks = self.model, self.n_seen >= self.next_look
         if self.pending_refit is not None and self.n_seen >= self.pending_refit.due:
             self._publish(self.pending_refit)
+        if self.n_seen >= self.alarm.due:
+            self._search_outside()
         if self.n_refits == 0 and self.n_seen >= self.next_refit:  # one cluster of all is nothing to look by
             self._start_refit()
         if looks and self.model is not None:

@@ -12,6 +12,7 @@ from streamclust.engine.births import MIN_BIRTH_EVENTS, newborn
 from streamclust.engine.ladder import Findings
 from streamclust.engine.model import Model, Seen, joined, reach, weighing
 from streamclust.engine.new_features import NewFeatures
+from streamclust.engine.outside_alarm import Outside, OutsideAlarm
 from streamclust.engine.present import kish
 from streamclust.engine.refits import Refit
 from streamclust.engine.running import moved, with_latest
@@ -53,6 +54,9 @@ class Looking(NewFeatures):
     pending_refit: Refit | None
     change_due: int
     """Event count from which a look starts a refit because the stream has changed."""
+    alarm: OutsideAlarm
+    _ellipsoids: tuple[Model, Outside | None] | None = None
+    """What the alarm compares events with, of which model."""
     _last_seen: tuple[tuple[int, int], Model, tuple[Floats, Floats, Seen]] | None = None
     """What `_seen` gave last: at which event, of how many events, by which model."""
 
@@ -192,12 +196,51 @@ class Looking(NewFeatures):
         outside &= ~self._resume(rows, outside, penalty)
         if outside.mean() <= self.tolerated:
             return
-        born = newborn(self.model, rows[outside], penalty, self.evidence)
+        born = self._open_among(rows[outside], float(gap * weight.mean() / len(rows)))
+        self.change_due = min(self.change_due, self.next_look if born else self.n_seen)
+
+    def _open_among(self, outsiders: Floats, each: float) -> bool:
+        """Open clusters for events outside all others that weigh `each`; whether there are any, young ones included."""
+        assert self.model is not None
+        born = newborn(self.model, outsiders, self.settings.birth_penalty, self.evidence)
         old = born[np.flatnonzero(~self._near_young(born.mean))]
-        each = float(gap * weight.mean() / len(rows))
         if len(old) and each > 0:
             self._open(old.scale(each))
-        self.change_due = min(self.change_due, self.next_look if len(born) else self.n_seen)
+        return len(born) > 0
+
+    def watch_outside(self, rows: Floats, missing: Bools | None = None) -> tuple[int, OutsideAlarm]:
+        """How many of the next rows come until the outside alarm sounds, at most all, and its state after them.
+
+        They are in the clusters' coordinates; those with `missing` values count for nothing.
+        """
+        if self.model is None or self.led or self._lacks_directions or not len(rows):
+            return len(rows), self.alarm
+        if self._ellipsoids is None or self._ellipsoids[0] is not self.model:
+            self._ellipsoids = self.model, Outside.of(self.model, self.settings.birth_penalty)
+        outside = self._ellipsoids[1]
+        if outside is None:
+            return len(rows), self.alarm
+        return outside.watch(self.alarm, rows, self.n_seen, self.tolerated, missing)
+
+    def _search_outside(self) -> None:
+        """The outside alarm has sounded: move clusters, then open some for the events outside since its level left 0.
+
+        A look follows soon if clusters were opened, and with it a refit that judges them.
+        """
+        assert self.model is not None
+        n = self.n_seen - self.alarm.since
+        self.alarm = self.alarm.silenced()
+        self._follow()
+        rows, weight = self.shards.near(n)
+        penalty = self.settings.birth_penalty
+        outside = self.model.outside(rows) if penalty is None else self._beyond(rows, penalty)
+        outside &= ~self._resume(rows, outside, penalty)
+        if outside.any() and self._open_among(rows[outside], float(weight.mean())):
+            soon = max(self.n_seen + schedule.MIN_GAP_EVENTS, self.next_look - self.look_gap + 1)
+            self.change_due = min(self.change_due, soon)
+            if soon < self.next_look:
+                self.look_gap -= self.next_look - soon
+                self.next_look = soon
 
     def _resume(self, rows: Floats, outside: Bools, penalty: float | None) -> Bools:
         """Resume the retired clusters that have enough of these rows outside all others; which rows are theirs."""
