@@ -23,7 +23,7 @@ class SetAside:
     component: Ints
     weight: Floats
     retired: Bools
-    """Which belong to retired clusters; these come last."""
+    """Which belong to clusters that are retired or away; these come last."""
 
     def __len__(self) -> int:
         return len(self.component)
@@ -41,33 +41,33 @@ class SetAside:
 NOTHING_ASIDE = SetAside(NOWHERE, np.zeros(0), np.zeros(0, dtype=bool))
 
 
-def set_aside(model: Model, rare: Ints, tree: SummaryTree, each: float) -> SetAside:
-    """Rare components of clusters on show, and those of retired clusters that a tree of all events still knows.
+def set_aside(model: Model, rare: Ints, tree: SummaryTree, each: float, away: Ints = NOWHERE) -> SetAside:
+    """Rare components of clusters on show, and those of absent clusters that a tree of all events still knows.
 
-    A rare component keeps its share. A retired one has the weight that the tree has of it; it is forgotten if that is
-    less than the weight of a birth, of events that weigh `each`.
+    Absent are retired clusters, and the components of those that are `away`. A rare component keeps its share. An
+    absent one has the weight that the tree has of it; it is forgotten if that is less than the weight of a birth, of
+    events that weigh `each`.
     """
-    hidden = hidden_components(model)
     clusters = model.current.clusters
-    rare = np.setdiff1d(rare, hidden)
-    shown = clusters.weight.sum() - clusters.weight[rare].sum() - clusters.weight[hidden].sum()
-    hidden, known = remembered(model, tree, each)
+    absent = np.union1d(hidden_components(model), away)
+    rare = np.setdiff1d(rare, absent)
+    shown = clusters.weight.sum() - clusters.weight[rare].sum() - clusters.weight[absent].sum()
+    absent, known = remembered(model, absent, tree, each)
     rest = max(tree.weight - known.sum(), np.finfo(float).tiny)
     return SetAside(
-        np.concatenate([rare, hidden]),
+        np.concatenate([rare, absent]),
         np.concatenate([clusters.weight[rare] * rest / shown, known]),
-        np.repeat([False, True], [len(rare), len(hidden)]),
+        np.repeat([False, True], [len(rare), len(absent)]),
     )
 
 
-def remembered(model: Model, tree: SummaryTree, each: float) -> tuple[Ints, Floats]:
-    """The components of retired clusters that a tree of all events still knows, and the weight it has of them."""
-    hidden = hidden_components(model)
-    if not len(hidden):
-        return hidden, np.zeros(0)
+def remembered(model: Model, absent: Ints, tree: SummaryTree, each: float) -> tuple[Ints, Floats]:
+    """The components, of these, that a tree of all events still knows, and the weight it has of them."""
+    if not len(absent):
+        return absent, np.zeros(0)
     points, weight = tree.sample()
     cell = model.everyone.see(points).cell
-    known = np.asarray(np.bincount(cell, weight, model.result.n_clusters + 1)[hidden], dtype=float)
+    known = np.asarray(np.bincount(cell, weight, model.result.n_clusters + 1)[absent], dtype=float)
     heaviest = np.argsort(-known, kind="stable")[:MAX_RETIRED_COMPONENTS]
     lasting = np.sort(heaviest[known[heaviest] >= MIN_BIRTH_EVENTS * each])
-    return hidden[lasting], known[lasting]
+    return absent[lasting], known[lasting]

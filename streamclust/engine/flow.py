@@ -486,7 +486,8 @@ class Engine(Looking):
         assert self.model is not None
         left_out = np.union1d(aside.component, hidden_components(self.model))
         if not drifted and self.model.hidden:
-            left_out = np.setdiff1d(left_out, remembered(self.model, tree, self._weight_of_one())[0])
+            known, _ = remembered(self.model, hidden_components(self.model), tree, self._weight_of_one())
+            left_out = np.setdiff1d(left_out, known)
         clusters = self.model.current.clusters
         rest = np.setdiff1d(np.arange(len(clusters)), left_out)
         return clusters[rest] if len(rest) else clusters
@@ -496,8 +497,8 @@ class Engine(Looking):
 
         Soon after a change the tree is made of the present's events alone, since the leaves of the summary hold samples
         of what was before. Components too rare to be judged by those events are set aside, with their events. Rare
-        components that have lost their weight are not: they are judged like all others. Retired clusters are set aside
-        wherever the tree holds the latest events alone.
+        components that have lost their weight are not: they are judged like all others. Retired clusters, and those that are away, are set
+        aside wherever the tree holds the latest events alone.
         """
         if self.model is None or not self.begin:
             return self._whole_to_refit()
@@ -511,7 +512,8 @@ class Engine(Looking):
         rare = np.setdiff1d(
             np.flatnonzero(alive & (share * kish(weight) < MIN_EXPECTED_EVENTS)), large_rows(share)
         )
-        aside = set_aside(self.model, rare, self.shards.live_tree(), each)
+        away = self._away(rows, self.n_seen - n_present)
+        aside = set_aside(self.model, rare, self.shards.live_tree(), each, away)
         everyone = self.model.everyone
         own = np.isin(everyone.nearest(rows).component, aside.component[~aside.retired])
         own |= np.isin(everyone.see(rows).cell, aside.component[aside.retired])  # what is outside may be new
@@ -522,14 +524,26 @@ class Engine(Looking):
     def _whole_to_refit(self) -> tuple[SummaryTree, bool, None, SetAside]:
         """The same of all shards, in the shares of the latest events if the stream has drifted."""
         tree, drifted = self.shards.present(self.evidence)
-        if self.model is None or not (drifted and self.model.hidden):
+        if self.model is None or not drifted:
             return tree, drifted, None, NOTHING_ASIDE
-        return (
-            tree,
-            True,
-            None,
-            set_aside(self.model, NOWHERE, self.shards.live_tree(), self._weight_of_one()),
-        )
+        rows, _, at = self.shards.watched()
+        away = self._away(rows, int(at[0]))
+        aside = set_aside(self.model, NOWHERE, self.shards.live_tree(), self._weight_of_one(), away)
+        return tree, True, None, aside
+
+    def _away(self, rows: Floats, first: int) -> Ints:
+        """The components of clusters on show that have none of these rows, the latest from event number `first` on.
+
+        A refit of those alone would take them for dead.
+        """
+        assert self.model is not None
+        if not self.settings.follows:
+            return NOWHERE
+        model = self.model
+        away = self._absence > self.n_seen - first
+        seen = np.bincount(model.see(rows).cell, minlength=len(model.rows) + 1)[:-1]
+        away[model.clusters_shown[model.place[seen > 0]]] = False
+        return model.rows[away[model.owners[model.rows]]]
 
     def _weight_of_one(self) -> float:
         """Average weight of one of the latest events."""

@@ -21,6 +21,7 @@ from streamclust.engine.watch import BLOCK_EVENTS, WINDOW_EVENTS
 from streamclust.families.cost_form import Quadratic
 from streamclust.lineage import Lineage
 from streamclust.moments import Moments
+from streamclust.visits import shares
 
 MIN_PRESENT_EVENTS = 1024
 """The present, the time for which the stream has been as it is, has at least so many events: from fewer a refit would
@@ -32,7 +33,14 @@ TOLERATED_SHARE = 0.01
 MIN_EXPECTED_EVENTS = 30.0
 """A cluster is judged for retirement if its weight lets expect at least so many of the present's events."""
 RETIRED_SHARE = 0.002
-"""It is retired if it has a smaller share of them, which chance brings about once in a million."""
+"""It is retired if it has a smaller share of them, which chance brings about once in a million, and has not stayed away
+so long before."""
+MIN_ABSENCE_EVENTS = schedule.LOOK_EVENTS
+"""No cluster is retired that was there less than so many events ago."""
+MIN_ABSENT_EVENTS = 16.0
+"""A cluster of which no event is watched is gone where so many would be expected: chance once in ten million."""
+MIN_VISIT_EVENTS = 128
+"""Watched events from which it is noted which clusters were there."""
 RETURN_EVENTS = 16
 """A retired cluster is active again once it has so many of the present's events."""
 YOUNG_EVENTS = 4096
@@ -70,6 +78,8 @@ class Looking(NewFeatures):
         self._hasten_look()
         self._learn_latest(gap)
         self._open_new(gap)
+        self._note_visits()
+        self._retire_absent()
         thorough = schedule.thorough(self.n_seen, gap)
         if thorough or self.look_gap < schedule.LOOK_EVENTS:
             self._recall()
@@ -311,15 +321,73 @@ class Looking(NewFeatures):
         of, each = self._present_owners()
         weight = self.model.weight
         count, share = np.bincount(of, minlength=len(weight)), np.bincount(of, each, len(weight)) / each.sum()
-        evidence = self.shards.sequence(self.begin).share_evidence(self.model.everyone)
-        independent = min(1.0, evidence * float(self.shards.stands_for()[-1]))
-        expected = independent * kish(each) * weight / weight.sum()
+        expected = self._independent * kish(each) * weight / weight.sum()
         fed = share >= RETIRED_SHARE
         retired = np.array([cluster in self.lineage.retired for cluster in self.model.ids])
-        back = retired & fed & (count >= RETURN_EVENTS)
+        back = retired & fed & (count >= RETURN_EVENTS) & self._visited_since_retired
         gone = ~retired & ~fed & (count < RETURN_EVENTS) & (expected >= MIN_EXPECTED_EVENTS)
+        gone &= self._absence >= self._patience
         ids = np.array(self.model.ids)
         self._show(set(ids[back].tolist()), set(ids[gone].tolist()))
+
+    def _note_visits(self) -> None:
+        """Note which clusters, retired or not, have been there since this was last done, once enough events have come."""
+        assert self.model is not None
+        rows, _, at = self.shards.watched()
+        new = np.flatnonzero(at >= self.lineage.visits.seen)
+        if len(new) < MIN_VISIT_EVENTS:
+            return
+        model = self.model
+        if model.hidden or model.moved:
+            model = model.everyone
+            cell = model.see(rows[new]).cell
+        else:
+            cell = self.shards.seen_by(model.published).cell[new]
+        ids = np.append(np.array(model.ids)[np.append(model.place, 0)][:-1], -1)[cell]
+        self.lineage.visits = self.lineage.visits.after(at[new], ids, shares(model.ids, model.weight))
+
+    @property
+    def _absence(self) -> Ints:
+        """Events since each cluster was last there."""
+        assert self.model is not None
+        return self.lineage.visits.absence(self.model.ids, self.n_seen)
+
+    @property
+    def _patience(self) -> Floats:
+        """Events that each cluster must stay away, at least, to be gone."""
+        assert self.model is not None
+        share = self.model.weight / self.model.weight.sum()
+        return self.lineage.visits.patience(self.model.ids, np.maximum(share, np.finfo(float).tiny))
+
+    @property
+    def _visited_since_retired(self) -> Bools:
+        """Which clusters have been there since they were retired, or never were."""
+        assert self.model is not None
+        since, records = self.lineage.retired, self.lineage.visits.records
+        return np.array(
+            [name not in records or records[name].last > since.get(name, -1) for name in self.model.ids]
+        )
+
+    def _retire_absent(self) -> None:
+        """Retire clusters that stay away longer than they ever have, and longer than chance would have it."""
+        assert self.model is not None
+        if not self.settings.follows:
+            return
+        absence = self._absence
+        long = absence >= np.maximum(self._patience, MIN_ABSENCE_EVENTS)
+        expected = self.model.weight / self.model.weight.sum() * absence / BLOCK_EVENTS
+        gone = long & (expected >= MIN_ABSENT_EVENTS)
+        gone &= [cluster not in self.lineage.retired for cluster in self.model.ids]
+        if gone.any():
+            gone &= self._independent * expected >= MIN_ABSENT_EVENTS
+            self._show(set(), set(np.array(self.model.ids)[gone].tolist()))
+
+    @property
+    def _independent(self) -> float:
+        """Independent events that a watched one is worth in decisions about shares."""
+        assert self.model is not None
+        evidence = self.shards.sequence(self.begin).share_evidence(self.model.everyone)
+        return min(1.0, evidence * float(self.shards.stands_for()[-1]))
 
     def _show(self, back: set[int], gone: set[int]) -> None:
         """Resume and retire clusters, and publish a model of those on show if these have changed."""
