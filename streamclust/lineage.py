@@ -237,6 +237,7 @@ class Lineage:
         A part that split from a cluster after that was retired was never reported: it is born now.
         """
         since = self.retired.pop(cluster)
+        self.visits = self.visits.returned(cluster, at)
         if self.born_at[cluster] > since:
             self._report([Change("born", at, version, {}, {cluster: weight})])
         else:

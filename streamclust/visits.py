@@ -14,9 +14,9 @@ import numpy as np
 from streamclust._kernels.types import Floats, Ints
 
 PATIENCE = 3
-"""Multiple of its longest absence that a cluster must stay away to be gone; or number of visits, as long as its longest,
-that its share lets expect meanwhile. Absences of random length exceed the former once or twice in the life of a source,
-and the first ones at that."""
+"""Multiple of its longest absence that a cluster must stay away to be gone; or number of visits, as long as its
+longest, that its share lets expect meanwhile. Absences of random length exceed the former once or twice in the life of
+a source, and the first ones at that."""
 VISIT_SHARE = 0.1
 """A cluster is there if it has this part of its usual share of the events: less may be events of its neighbours."""
 
@@ -87,6 +87,12 @@ class Visits(NamedTuple):
             else:
                 records[name] = before
         return Visits(records, int(at[-1]) + 1, run_of, run_since)
+
+    def returned(self, name: int, at: int) -> Visits:
+        """With a visit of a cluster after an absence, noticed at this event count."""
+        before = self.records.get(name, Record(at))
+        record = before._replace(last=at, absence=max(before.absence, at - before.last))
+        return self._replace(records={**self.records, name: record})
 
     def absence(self, ids: Iterable[int], n_seen: int) -> Ints:
         """Events since the last visit of each cluster; 0 if nothing is known of it."""

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streamclust._kernels.types import Bools, Floats
+from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine import schedule
 from streamclust.engine.aside import NOTHING_ASIDE, SetAside, remembered, set_aside
 from streamclust.engine.attempts import attempt
@@ -497,8 +497,8 @@ class Engine(Looking):
 
         Soon after a change the tree is made of the present's events alone, since the leaves of the summary hold samples
         of what was before. Components too rare to be judged by those events are set aside, with their events. Rare
-        components that have lost their weight are not: they are judged like all others. Retired clusters, and those that are away, are set
-        aside wherever the tree holds the latest events alone.
+        components that have lost their weight are not: they are judged like all others. Retired clusters, and those
+        that are away, are set aside wherever the tree holds the latest events alone.
         """
         if self.model is None or not self.begin:
             return self._whole_to_refit()

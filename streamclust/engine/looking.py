@@ -331,7 +331,7 @@ class Looking(NewFeatures):
         self._show(set(ids[back].tolist()), set(ids[gone].tolist()))
 
     def _note_visits(self) -> None:
-        """Note which clusters, retired or not, have been there since this was last done, once enough events have come."""
+        """Note which clusters, retired or not, have been there since this was last done, if enough events have come."""
         assert self.model is not None
         rows, _, at = self.shards.watched()
         new = np.flatnonzero(at >= self.lineage.visits.seen)

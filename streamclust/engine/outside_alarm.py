@@ -25,7 +25,7 @@ from streamclust.families.cost_form import Quadratic
 ALARM_SHARE = 0.5
 """Share of events outside every cluster that is tested against the usual share."""
 ALARM_NATS = 20.0
-"""Log-likelihood ratio at which the alarm sounds first: five or six events in a row, where one in a hundred is usual."""
+"""Log-likelihood ratio at which the alarm sounds first: six events in a row, where one in a hundred is usual."""
 FIRST_EVENT = 1024
 """Number of the first event watched: before it, refits come often, and clusters are known too little."""
 
@@ -50,7 +50,7 @@ class OutsideAlarm(NamedTuple):
 
 
 class Outside(NamedTuple):
-    """Ellipsoids of a model's clusters, as the kernel takes them: inside are points with ‖root (x - mean)‖² <= `within`."""
+    """Ellipsoids of a model's clusters, for the kernel: inside are points with ‖root (x - mean)‖² <= `within`."""
 
     model: Model
     mean: Floats

@@ -1,7 +1,5 @@
 """Events outside every cluster: how fast evidence mounts that their share has risen."""
 
-import numpy as np
-
 from streamclust._kernels.compile import kernel, part
 from streamclust._kernels.types import Bools, Floats, Ints
 
@@ -40,8 +38,8 @@ def watch_outside(
     """Number of points until the level reaches the bar, at most all of them; `state` is level, bar and their place.
 
     The level rises by `outside_gain` with each point outside every cluster, and falls by `inside_loss` with others, to
-    0 at least; `incomplete` points (empty: none) count for nothing. At level 0 the `sampled` points alone are looked at, above it all
-    are. The place is that of the point at which the level left 0, or -1 if that came before these points.
+    0 at least; `incomplete` points (empty: none) count for nothing. At level 0 the `sampled` points alone are looked at,
+    above it all are. The place is that of the point at which the level left 0, or -1 if that came before these points.
     """
     n = len(points)
     level, bar, since = state[0], state[1], -1.0
