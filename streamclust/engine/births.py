@@ -7,13 +7,17 @@ import numpy as np
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine.dependence import group_evidence
 from streamclust.engine.model import Model, reach
+from streamclust.families import FamilyLike
 from streamclust.late import gammaln
 from streamclust.moments import Moments
+from streamclust.refit.bkm.fit import fit_points
 from streamclust.refit.dp_means.online import lead
 from streamclust.refit.partition import Partition
 
 MIN_BIRTH_EVENTS = 5
 """Watched events that a new cluster needs at least; of measurements, distinct ones."""
+MAX_GROUPED_COUNTS = 512
+"""Events of counts, the latest, that are searched for new clusters."""
 MIN_VARIANCE_SHARE = 1e-6
 """Variances of a new cluster are at least this share of the average variance."""
 
@@ -22,7 +26,7 @@ def newborn(model: Model, outsiders: Floats, penalty: float | None = None, evide
     """New clusters for watched events that are outside all others; their weights count watched events.
 
     Outsiders are grouped by DP-means in a single pass (`lead`). λ² is `penalty` or, without one, that of a cluster of
-    average variance. A group of at least MIN_BIRTH_EVENTS independent events, of measurements distinct ones, is a birth
+    average variance; counts, which have no variance, are grouped by a search. A group of at least MIN_BIRTH_EVENTS independent events, of measurements distinct ones, is a birth
     where, by the infinite mixture's rule, its events are likelier as a cluster than as members of the nearest. An event
     counts for `evidence` independent ones, or fewer if the outsiders themselves depend on each other.
     """
@@ -33,7 +37,8 @@ def newborn(model: Model, outsiders: Floats, penalty: float | None = None, evide
     if penalty is not None:
         groups = lead(outsiders, penalty)
     elif typical is None:
-        groups = np.zeros(len(outsiders), dtype=np.int64)
+        outsiders = outsiders[-MAX_GROUPED_COUNTS:]
+        groups = fit_points(counted_by(model), outsiders, search="quick").labels
     else:
         variance = np.einsum("ii->i", typical) if typical.ndim == 2 else np.broadcast_to(typical, d)
         groups = lead(outsiders / np.sqrt(variance), 4 * reach(d))
@@ -49,6 +54,12 @@ def newborn(model: Model, outsiders: Floats, penalty: float | None = None, evide
     share = (found.weight / (found.weight + d + 1)).reshape(-1, *[1] * typical.ndim)
     unit = d if clusters.kind == "scalar" else 1
     return Moments(found.weight, found.mean, share * (found.scatter + unit * (d + 1) * typical), found.kind)
+
+
+def counted_by(model: Model) -> FamilyLike:
+    """The family of a model of counts, with its prior."""
+    assert isinstance(model.shown, Partition)
+    return model.shown.family
 
 
 def n_distinct_by_group(points: Floats, groups: Ints) -> Ints:

@@ -63,8 +63,8 @@ class Looking(NewFeatures):
     change_due: int
     """Event count from which a look starts a refit because the stream has changed."""
     alarm: OutsideAlarm
-    _ellipsoids: tuple[Model, Outside | None] | None = None
-    """What the alarm compares events with, of which model."""
+    _outside: Outside | None = None
+    """Tells which events are outside every cluster of the model."""
     _last_seen: tuple[tuple[int, int], Model, tuple[Floats, Floats, Seen]] | None = None
     """What `_seen` gave last: at which event, of how many events, by which model."""
 
@@ -225,12 +225,9 @@ class Looking(NewFeatures):
         """
         if self.model is None or self.led or self._lacks_directions or not len(rows):
             return len(rows), self.alarm
-        if self._ellipsoids is None or self._ellipsoids[0] is not self.model:
-            self._ellipsoids = self.model, Outside.of(self.model, self.settings.birth_penalty)
-        outside = self._ellipsoids[1]
-        if outside is None:
-            return len(rows), self.alarm
-        return outside.watch(self.alarm, rows, self.n_seen, self.tolerated, missing)
+        if self._outside is None or self._outside.model is not self.model:
+            self._outside = Outside(self.model, self.settings.birth_penalty)
+        return self._outside.watch(self.alarm, rows, self.n_seen, self.tolerated, missing)
 
     def _search_outside(self) -> None:
         """The outside alarm has sounded: move clusters, then open some for the events outside since its level left 0.

@@ -16,7 +16,7 @@ import numpy as np
 
 from streamclust._kernels.engine.outside import watch_outside
 from streamclust._kernels.hashing import splitmix64_of
-from streamclust._kernels.types import Bools, Floats
+from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine.model import Model, as_arrays, reach
 from streamclust.engine.new_features import NEVER
 from streamclust.engine.watch import BLOCK_EVENTS, chosen_of
@@ -29,6 +29,8 @@ ALARM_NATS = 20.0
 FIRST_EVENT = 1024
 """Number of the first event watched: before it, refits come often, and clusters are known too little."""
 
+DENSE_EVENTS = 32
+"""Events of counts compared at once while the level is above 0."""
 NONE_MISSING: Bools = np.zeros(0, dtype=bool)
 
 
@@ -49,29 +51,24 @@ class OutsideAlarm(NamedTuple):
         return self._replace(bar=max(self.bar, 2.0 * self.level), due=NEVER)
 
 
-class Outside(NamedTuple):
-    """Ellipsoids of a model's clusters, for the kernel: inside are points with ‖root (x - mean)‖² <= `within`."""
+class Outside:
+    """Tells which events are outside every cluster of a model, for the alarm.
 
-    model: Model
-    mean: Floats
-    root: Floats
-    within: float
+    Those are beyond the ellipsoids that hold nearly all of a cluster's events or, given a penalty, beyond balls of that
+    radius squared; for families of counts, which have neither, events likelier under the prior.
+    """
 
-    @classmethod
-    def of(cls, model: Model, penalty: float | None) -> Outside | None:
-        """Those within which a cluster has nearly all of its events or, given a penalty, balls of that radius squared.
-
-        None for families of counts, whose clusters have neither.
-        """
-        if not isinstance(model.form, Quadratic):
-            return None
-        if penalty is None:
+    def __init__(self, model: Model, penalty: float | None) -> None:
+        self.model = model
+        self.ellipsoids: tuple[Floats, Floats, float] | None = None
+        """Mean and root of each, and the bound of ‖root (x - mean)‖² within."""
+        if isinstance(model.form, Quadratic):
             mean, root, _ = as_arrays(model.form)
             assert root is not None
-            return cls(model, mean, root, reach(model.n_coordinates))
-        mean = np.ascontiguousarray(model.shown.clusters.mean)
-        root = np.broadcast_to(np.eye(mean.shape[1]), (len(mean), mean.shape[1], mean.shape[1])).copy()
-        return cls(model, mean, root, penalty)
+            self.ellipsoids = mean, root, reach(model.n_coordinates)
+            if penalty is not None:
+                mean = np.ascontiguousarray(model.shown.clusters.mean)
+                self.ellipsoids = mean, np.broadcast_to(np.eye(mean.shape[1]), root.shape).copy(), penalty
 
     def watch(
         self, alarm: OutsideAlarm, rows: Floats, first: int, usual: float, missing: Bools | None = None
@@ -83,17 +80,43 @@ class Outside(NamedTuple):
         if alarm.level == 0.0 and len(rows) == 1 and sampled_in(first // BLOCK_EVENTS) != first:
             return 1, alarm  # most single events: nothing to compare
         sampled = chosen_of(first, len(rows), window=0)
+        sampled = sampled[sampled + first >= FIRST_EVENT]
         incomplete = NONE_MISSING if missing is None else missing.any(axis=1)
         state = np.array([alarm.level, alarm.bar, 0.0])
         usual = min(usual, ALARM_SHARE / 2)
         gain, loss = np.log(ALARM_SHARE / usual), np.log((1.0 - usual) / (1.0 - ALARM_SHARE))
-        n = watch_outside(
-            rows, incomplete, sampled[sampled + first >= FIRST_EVENT], self.mean, self.root, self.within,
-            gain, loss, ALARM_NATS, state,
-        )  # fmt: skip
+        if self.ellipsoids is not None:
+            n = watch_outside(rows, incomplete, sampled, *self.ellipsoids, gain, loss, ALARM_NATS, state)
+        else:
+            n = self._watch_counts(rows, sampled, gain, loss, state)
         level, bar, place = state.tolist()
         since = alarm.since if place < 0 else first + int(place)
         return n, OutsideAlarm(level, bar, since, first + n if level >= bar else NEVER)
+
+    def _watch_counts(self, rows: Floats, sampled: Ints, gain: float, loss: float, state: Floats) -> int:
+        """`watch_outside` of events of counts, which are complete."""
+        level, bar, since = state[0], state[1], -1.0
+        suspects = sampled[self.model.outside(rows[sampled])] if len(sampled) else sampled
+        known, start = np.zeros(0, dtype=bool), 0
+        p = 0
+        while p < len(rows):
+            if level == 0.0:
+                later = suspects[np.searchsorted(suspects, p) :]
+                if not len(later):
+                    break
+                p = since = int(later[0])
+                bar, outside = ALARM_NATS, True
+            else:
+                if not start <= p < start + len(known):
+                    start, known = p, self.model.outside(rows[p : p + DENSE_EVENTS])
+                outside = bool(known[p - start])
+            level = level + gain if outside else max(0.0, level - loss)
+            p += 1
+            if level >= bar:
+                state[:] = level, bar, since
+                return p
+        state[:] = level, bar, since
+        return len(rows)
 
 
 def sampled_in(block: int) -> int:

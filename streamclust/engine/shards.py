@@ -36,6 +36,8 @@ from streamclust.tree import SummaryTree, merge_all
 
 WHOLE_EVENTS = 2048
 """Number of latest events that are all kept, not only sampled."""
+MAX_WHOLE_COUNTS = 1024
+"""Features of counts, at most, of which the latest events are all kept: vocabularies can be wide."""
 LOOK_SAMPLE_EVENTS = schedule.LOOK_EVENTS // BLOCK_EVENTS
 """Number of watched events between two looks, by which a look judges."""
 
@@ -161,7 +163,7 @@ class Shards(dict[Hashable, Shard]):
         self.settings = settings
         self._strays: Watch | None = None
         self.whole = Ring(0, WHOLE_EVENTS)
-        """The latest events of all shards; families of counts keep none."""
+        """The latest events of all shards; counts of very many features are not kept."""
 
     @classmethod
     def restored(
@@ -208,7 +210,8 @@ class Shards(dict[Hashable, Shard]):
 
     def keep(self, rows: Floats, weight: Floats | None, at: int, missing: Bools | None = None) -> None:
         """Keep the latest events whole, the first of which is number `at` of the stream."""
-        if is_discrete(self.settings.family):
+        if is_discrete(self.settings.family) and self.capacity > MAX_WHOLE_COUNTS:
+            self.whole = Ring(0, WHOLE_EVENTS)
             return
         if not self.whole.count:
             self.whole = Ring(self.capacity, WHOLE_EVENTS)
@@ -336,7 +339,7 @@ class Shards(dict[Hashable, Shard]):
 
     def merge_tree(self, key: Hashable, tree: SummaryTree, n: int) -> None:
         """Learn all that a tree has learnt into one shard; n events have been learnt before, in all shards."""
-        if not is_discrete(self.settings.family):
+        if not is_discrete(self.settings.family) or self.capacity <= MAX_WHOLE_COUNTS:
             latest = min(tree.n_events, WHOLE_EVENTS)
             at = np.arange(tree.n_events - latest, tree.n_events)
             self._merge_whole(KeptEvents(drawn(tree, latest), np.ones(latest), at), n, tree.n_events)
