@@ -318,12 +318,14 @@ class Looking(NewFeatures):
         of, each = self._present_owners()
         weight = self.model.weight
         count, share = np.bincount(of, minlength=len(weight)), np.bincount(of, each, len(weight)) / each.sum()
-        expected = self._independent * kish(each) * weight / weight.sum()
+        expected = kish(each) * weight / weight.sum()
         fed = share >= RETIRED_SHARE
         retired = np.array([cluster in self.lineage.retired for cluster in self.model.ids])
         back = retired & fed & (count >= RETURN_EVENTS) & self._visited_since_retired
         gone = ~retired & ~fed & (count < RETURN_EVENTS) & (expected >= MIN_EXPECTED_EVENTS)
         gone &= self._absence >= self._patience
+        if gone.any():
+            gone &= self._independent * expected >= MIN_EXPECTED_EVENTS
         ids = np.array(self.model.ids)
         self._show(set(ids[back].tolist()), set(ids[gone].tolist()))
 

@@ -296,7 +296,8 @@ class Model:
         total = float(self.shown.clusters.weight.sum())
         nothing = Moments.empty(1, points.shape[1], family.scatter)
         anew = family.predictive(family.posterior(nothing), points)[:, 0] + np.log(phi0 / (total + phi0))
-        return np.asarray(self.shown.log_joint(points).max(axis=1) < anew)
+        known = log_density(self.shown, self._parameters, points) + self.log_share
+        return np.asarray(known.max(axis=1) + family.log_base(points) < anew)
 
     def log_joint(self, points: Floats) -> Floats:
         """log p(x, component) for the components on show; missing features are integrated out."""
@@ -319,6 +320,11 @@ class Model:
             return np.broadcast_to(self.log_share, (len(points), len(self.rows)))
         parameters = marginal(point_parameters(self.expected), known)
         return np.asarray(log_density(self.expected, parameters, points) + self.log_share)
+
+    @cached_property
+    def _parameters(self) -> PointParameters:
+        """Those of the components on show: densities under them cost less than those under posteriors."""
+        return point_parameters(self.shown)
 
     @cached_property
     def log_share(self) -> Floats:
