@@ -84,9 +84,11 @@ def chunky_em_steps(
     if len(points) <= MAX_BOXED_SAMPLE and same_moments(
         rows.to_groups(None, kind=tree.total.kind), tree.total
     ):
-        data, boxes = Data(space, None, points, weight), Boxes.of_rows(space, rows)
+        source, boxes = None, Boxes.of_rows(space, rows)
     else:
-        data, boxes = Data(space, tree, points, weight), Boxes.of_tree(space, tree)
+        source, boxes = tree, Boxes.of_tree(space, tree)
+    n_events = min(getattr(tree, "worth", np.inf), getattr(tree, "n_independent", np.inf))
+    data = Data(space, source, points, weight, n_events)
     fit = yield from search(data, boxes, clusters_of(start, space), n_components, np.random.default_rng(seed))
     leaves = fitted(space, Boxes.of_rows(space, every.leaves()), fit.components)
     labels = leaves.shared.mass.argmax(axis=1)

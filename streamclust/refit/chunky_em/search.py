@@ -43,20 +43,24 @@ Moves = Generator[Step[Mixture], None, Fit]
 class Data:
     """Data of a search: standard coordinates, the tree to refine boxes from (or none), points to judge K on."""
 
-    def __init__(self, space: Space, tree: NodeSummary | None, points: Floats, weight: Floats) -> None:
+    def __init__(
+        self, space: Space, tree: NodeSummary | None, points: Floats, weight: Floats, n_events: float = np.inf
+    ) -> None:
         self.space = space
         self.tree = tree
         self.n = float(weight.sum())
+        self.n_events = min(self.n, n_events)
+        """Number of independent events that decide K: fewer than `n` where the weights stand for more."""
         some = spread_indices(len(points), MAX_BIC_POINTS) if len(points) > MAX_BIC_POINTS else slice(None)
         sampled = weight[some] / float(weight[some].sum())
         self._sample = space.lift(points[some])
-        self._weight = sampled * min(self.n, vouched_sizes(points) / float((sampled**2).sum()))
+        self._weight = sampled * min(self.n_events, vouched_sizes(points) / float((sampled**2).sum()))
         self.notes: list[str] = []
 
     @property
     def least(self) -> float:
-        """The weight that a component needs: enough for a covariance to mean something."""
-        return 2.0 * (self.space.n_features + 1)
+        """The weight that a component needs: that of enough events for a covariance to mean something."""
+        return 2.0 * (self.space.n_features + 1) * (self.n / self.n_events)
 
     def bic(self, components: Components) -> float:
         """-2 log-likelihood, as the sample tells it of all points, plus log N for each free parameter."""
