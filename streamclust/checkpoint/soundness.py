@@ -77,7 +77,7 @@ def check_counter(name: str, value: object) -> None:
         must(isinstance(value, bool), f"{name} must be true or false, got {value!r}")
     elif name == "last_failure":
         must(isinstance(value, str), f"{name} must be text, got {value!r}")
-    elif name in ("tolerated", "last_challenge"):
+    elif name in ("tolerated", "last_challenge", "known_time"):
         number(name, value, least=0.0)
     elif isinstance(value, OutsideAlarm):
         for part, found in value._asdict().items():

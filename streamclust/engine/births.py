@@ -26,9 +26,10 @@ def newborn(model: Model, outsiders: Floats, penalty: float | None = None, evide
     """New clusters for watched events that are outside all others; their weights count watched events.
 
     Outsiders are grouped by DP-means in a single pass (`lead`). λ² is `penalty` or, without one, that of a cluster of
-    average variance; counts, which have no variance, are grouped by a search. A group of at least MIN_BIRTH_EVENTS independent events, of measurements distinct ones, is a birth
-    where, by the infinite mixture's rule, its events are likelier as a cluster than as members of the nearest. An event
-    counts for `evidence` independent ones, or fewer if the outsiders themselves depend on each other.
+    average variance; counts, which have no variance, are grouped by a search. A group of at least MIN_BIRTH_EVENTS
+    independent events, of measurements distinct ones, is a birth where, by the infinite mixture's rule, its events are
+    likelier as a cluster than as members of the nearest. An event counts for `evidence` independent ones, or fewer if
+    the outsiders themselves depend on each other.
     """
     clusters = model.shown.clusters
     d = clusters.n_features

@@ -55,7 +55,7 @@ class Engine(Looking):
         "tolerated", "learnt_until", "look_gap", "begin", "moving", "change_due", "ids_changed", "n_failed_refits",
         "failures_in_a_row", "last_failure", "known_features", "feature_due", "feature_gap",
         "features_since", "n_filled",
-        "alarm",
+        "alarm", "known_time",
     )  # fmt: skip
     """Names of the counters that checkpoints hold: how far the stream has come, and what is due next."""
 
@@ -86,6 +86,7 @@ class Engine(Looking):
         self.change_due = self.feature_due = NEVER
         self.feature_gap = self.known_features = self.features_since = self.n_filled = 0
         self.alarm = OutsideAlarm()
+        self.known_time = 1.0
         self.pending_refit: Refit | None = None
         self.led = False
         """Whether models come from elsewhere (`follow`): then nothing is refitted here."""

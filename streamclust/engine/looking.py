@@ -9,6 +9,7 @@ import numpy as np
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine import ladder, schedule
 from streamclust.engine.births import MIN_BIRTH_EVENTS, newborn
+from streamclust.engine.continuity import continuous_pairs
 from streamclust.engine.ladder import Findings
 from streamclust.engine.model import Model, Seen, joined, reach, weighing
 from streamclust.engine.new_features import NewFeatures
@@ -26,6 +27,8 @@ from streamclust.visits import shares
 MIN_PRESENT_EVENTS = 1024
 """The present, the time for which the stream has been as it is, has at least so many events: from fewer a refit would
 merge clusters that are far apart."""
+MIN_CHANGE_EVENTS = 2.0
+"""A change counts if it is seen in so many independent events of each cluster: of fewer the mean wanders anyway."""
 MIN_FRESH_SHARE = 1 / 32
 """Clusters learn at a look once the events that they do not know of weigh this share of the present."""
 TOLERATED_SHARE = 0.01
@@ -72,6 +75,7 @@ class Looking(NewFeatures):
         """Move and update the clusters; open and retire clusters; start a refit if the stream has changed."""
         assert self.model is not None
         gap = self.look_gap
+        self.known_time = 1.0 / self.evidence
         found = self._follow()
         self.look_gap = schedule.next_gap(self.n_seen, gap, None if found.fresh is None else found.fresh.span)
         self.next_look = self.n_seen + self.look_gap
@@ -104,7 +108,9 @@ class Looking(NewFeatures):
         self.moving = found.fresh is not None
         if found.fresh is not None:
             self.model = moved(self.model, found.fresh.rows, found.fresh.weight)
-        if found.since is not None:
+        if found.since is not None and found.since.span * self.evidence >= MIN_CHANGE_EVENTS * len(
+            self.model.rows
+        ):
             span = found.since.span
             self.begin = max(self.begin, self.n_seen - span)
             self.change_due = min(self.change_due, self.n_seen + schedule.wait_after_change(span, found.fits))
@@ -212,11 +218,24 @@ class Looking(NewFeatures):
     def _open_among(self, outsiders: Floats, each: float) -> bool:
         """Open clusters for events outside all others that weigh `each`; whether there are any, young ones included."""
         assert self.model is not None
+        if self.evidence < 1.0:
+            outsiders = outsiders[~self._strayed(outsiders)]
         born = newborn(self.model, outsiders, self.settings.birth_penalty, self.evidence)
         old = born[np.flatnonzero(~self._near_young(born.mean))]
         if len(old) and each > 0:
             self._open(old.scale(each))
         return len(born) > 0
+
+    def _strayed(self, outsiders: Floats) -> Bools:
+        """Which of these events, outside all clusters, are of a source that has wandered there from the nearest one."""
+        assert self.model is not None
+        k, d = len(self.model.rows), self.model.n_coordinates
+        rows = self.shards.near()[0]
+        cell = self.model.see(rows).cell
+        beyond = cell == k
+        cell[beyond] = k + self.model.nearest(rows[beyond]).component
+        passed = np.diagonal(continuous_pairs(cell, rows[:, :d], 2 * k), k)
+        return np.asarray(passed[self.model.nearest(outsiders).component])
 
     def watch_outside(self, rows: Floats, missing: Bools | None = None) -> tuple[int, OutsideAlarm]:
         """How many of the next rows come until the outside alarm sounds, at most all, and its state after them.

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from streamclust.hierarchy.agglomerate import MethodName
     from streamclust.hierarchy.dendrogram import Dendrogram
 
+MIN_KNOWN_TIMES = 20.0
+"""Correlation times that the present must last before its own events tell of dependence. Until then it is at least as
+strong as it was: a short part of a way looks like events that differ little."""
+
 
 class Reading:
     """The part of an engine that reads its model and its trees."""
@@ -33,6 +37,8 @@ class Reading:
     _calibration: tuple[tuple[int, int], Floats, Floats] | None
     begin: int
     """Event count of the last change of the stream: the present begins here. It falls only by a merge."""
+    known_time: float
+    """Events that were worth one independent event at the last look."""
     _evidence: tuple[tuple[int, int], Model, float] | None = None
     """At which event and since which one `evidence` was found last, by which model, and what it was."""
 
@@ -44,7 +50,8 @@ class Reading:
         key, kept = (self.n_seen, self.begin), self._evidence
         if kept is None or kept[0] != key or kept[1] is not self.model:
             kept = self._evidence = key, self.model, self.shards.sequence(self.begin).evidence(self.model)
-        return kept[2]
+        short = self.n_seen - self.begin < MIN_KNOWN_TIMES * self.known_time
+        return min(kept[2], 1.0 / self.known_time) if short else kept[2]
 
     def tail(self, scores: Floats, recent: Rows | None = None) -> Floats:
         """For each novelty score the share of the watched events, and itself, that are at least as novel.

@@ -13,10 +13,11 @@ import numpy as np
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine.aside import NOTHING_ASIDE, SetAside
 from streamclust.engine.births import MIN_BIRTH_EVENTS
+from streamclust.engine.continuity import sources
 from streamclust.engine.dependence import RecentSequence
 from streamclust.engine.dp_means import refit_dp_means
 from streamclust.engine.imputing import Gaps, supported
-from streamclust.engine.model import NOWHERE, Model, Result, check_finite, chosen, joined, weighing
+from streamclust.engine.model import NOWHERE, Model, Result, check_finite, chosen, having, joined, weighing
 from streamclust.engine.present import WithStrays
 from streamclust.engine.settings import COVARIANCE, EngineSettings
 from streamclust.engine.shaping import joined_components
@@ -203,6 +204,8 @@ def find(work: Work) -> Found:
     best = fit_dependent(work, tree, start if work.fresh else with_prior(start, work.old.result))
     if isinstance(tree, WithStrays) and settings.refit == "bkm" and not work.drifted:
         best = keeping_rare(settings, best, start, *tree.outside())
+    if work.sequence is not None and np.isfinite(work.tree.n_independent):
+        best = with_whole_ways(best, work.sequence)
     if work.drifted:
         best = keeping(best, fed(best, work.watched))
     if work.gaps is not None:
@@ -227,6 +230,18 @@ def find(work: Work) -> Found:
     member = (owner[:, None] == np.arange(owner.max() + 1)).astype(float)
     shared = shared @ member
     return Found(best, shared, shared.sum(axis=1), new_weight @ member, strangers, tuple(owner.tolist()))
+
+
+def with_whole_ways(result: Result, sequence: RecentSequence) -> Result:
+    """The clusters, with those merged that are parts of the way of one source that wanders."""
+    if result.n_clusters == 1 or not by_itself(result).whitened_features:
+        return result
+    model = by_itself(result)
+    d = result.clusters.n_features
+    parts = [(model.see(rows).cell, rows[:, :d]) for rows in (sequence.latest, sequence.watched)]
+    source = sources(parts, result.n_clusters)
+    k = int(source.max()) + 1
+    return result if k == result.n_clusters else having(result, result.clusters.to_groups(source, k))
 
 
 def keeping_supported(result: Result, events: Gaps) -> Result:

@@ -38,7 +38,7 @@ def watch_outside(
     """Number of points until the level reaches the bar, at most all of them; `state` is level, bar and their place.
 
     The level rises by `outside_gain` with each point outside every cluster, and falls by `inside_loss` with others, to
-    0 at least; `incomplete` points (empty: none) count for nothing. At level 0 the `sampled` points alone are looked at,
+    0 at least; `incomplete` points (empty: none) count for nothing. At level 0 only the `sampled` points are looked at,
     above it all are. The place is that of the point at which the level left 0, or -1 if that came before these points.
     """
     n = len(points)
