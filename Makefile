@@ -35,7 +35,7 @@ test: $(READY)  ## every test, doctests included
 
 # One process: several would compile the same kernels. With little optimisation that takes less time.
 PLAIN := tests/test_plain_numba.py tests/test_kernel_cache.py tests/test_kernel_parts.py tests/test_read_only.py \
-	tests/test_moments.py tests/tree tests/engine/test_running.py
+	tests/test_moments.py tests/tree tests/engine/test_cluster_updates.py
 plain: $(READY)  ## tests of kernels that numba compiles alone, as it does where its internals are not as expected
 	STREAMCLUST_PLAIN_NUMBA=1 NUMBA_OPT=1 HYPOTHESIS_PROFILE=small $(BIN)/python -m pytest $(PLAIN)
 

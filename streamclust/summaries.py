@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from streamclust._kernels.types import Floats
 from streamclust.checkpoint import State, decode, encode
-from streamclust.engine.shards import empty_tree
+from streamclust.engine.shard import empty_tree
 from streamclust.families import FamilyLike
 from streamclust.moments import Moments
 from streamclust.refit.bkm.fit import check_points

@@ -14,9 +14,9 @@ from typer.main import get_command
 
 from streamclust import StreamClusterer
 from streamclust.batch import StreamEstimator
-from streamclust.engine import EngineSettings, schedule
+from streamclust.engine import EngineSettings
 from streamclust.engine.settings import COVARIANCE, check_parameters
-from streamclust.engine.watch import BLOCK_EVENTS, WINDOW_EVENTS
+from streamclust.engine.tuning import TUNING
 from streamclust.families import FAMILIES, MIXTURES
 from streamclust.parameters import (
     GAUSSIANS,
@@ -107,13 +107,13 @@ def test_texts_name_every_word_and_the_figures_of_the_code():
             words = get_args(kind) if get_origin(kind) is Literal else ()
             assert all(f'"{word}"' in said[name] for word in words)
     figures = {
-        "warmup": (schedule.MIN_FIRST_EVENTS, schedule.FIRST_EVENTS_PER_FEATURE, schedule.MAX_FIRST_EVENTS),
+        "warmup": (TUNING.min_refit_events, TUNING.first_events_per_feature, TUNING.max_first_events),
         "max_features": (MAX_FEATURES, MAX_SIMPLE_FEATURES, MAX_WIDE_FEATURES),
         "max_time_step": (MAX_STEP_HALF_LIVES, MAX_VOTES),
     }
     for name, numbers in figures.items():
         assert all(f" {number:g}" in said[name] for number in numbers)
-    assert f"{round(BLOCK_EVENTS * WINDOW_EVENTS, -4):,} events" in said["drift"]
+    assert f"{round(TUNING.block_events * TUNING.window_events, -4):,} events" in said["drift"]
 
 
 def test_help_is_one_sentence():

@@ -199,7 +199,9 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         if self.outliers is None:
             return found.cluster
         recent = None if self.door_.sketch is None else self.door_.recent.latest()
-        return np.where(self.engine_.tail(found.novelty, recent) < self.outliers, OUTLIER, found.cluster)
+        return np.where(
+            self.engine_.queries.tail(found.novelty, recent) < self.outliers, OUTLIER, found.cluster
+        )
 
     @property
     def _model(self) -> Model:
@@ -222,7 +224,7 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
     def clusters_(self) -> Moments:
         """One row per cluster, as of now."""
         check_is_fitted(self, "engine_")
-        found = self.engine_.clusters()
+        found = self.engine_.queries.clusters()
         return found if self.engine_.sketch is None else self.engine_.sketch.expand_moments(found)
 
     @property

@@ -1,7 +1,5 @@
 """Checkpoints: the state of a clusterer, of a shard or of a model in one safe file."""
 
-from streamclust.checkpoint.door import pack_door, pack_sketch, sketch_from_state, unpack_door
-from streamclust.checkpoint.features import features_from_state, features_state
 from streamclust.checkpoint.files import (
     FORMAT,
     CheckpointError,
@@ -12,19 +10,23 @@ from streamclust.checkpoint.files import (
     reason_of,
     write,
 )
-from streamclust.checkpoint.shards import handed_on, shard_in, summary_in, waiting_in
-from streamclust.checkpoint.sketches import State
-from streamclust.checkpoint.soundness import check_door, check_refusals
+from streamclust.checkpoint.shard_transfer import handed_on, shard_in, summary_in, waiting_in
 from streamclust.checkpoint.state import (
     MERGED,
     engine_from_state,
     engine_state,
+    features_from_state,
+    features_state,
     model_from_state,
     model_in,
     model_state,
     shard_from_state,
     shard_state,
+    sketch_from_state,
 )
+from streamclust.checkpoint.validation import check_door, check_refusals
+from streamclust.checkpoint.waiting_events import pack_door, unpack_door
+from streamclust.state import State
 
 __all__ = [
     "FORMAT",
@@ -45,7 +47,6 @@ __all__ = [
     "model_in",
     "model_state",
     "pack_door",
-    "pack_sketch",
     "read",
     "reason_of",
     "shard_from_state",

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import streamclust
-from streamclust.checkpoint.sketches import State
+from streamclust.state import State
 
 FORMAT = 1
 MAGIC = b"streamclust checkpoint"
@@ -39,9 +39,9 @@ WORTH_COMPRESSING = 0.6
 """An array is compressed if a sample of it shrinks to less than this share: measured events are noise to a compressor,
 which needs ten times as long for them as all else and takes a sixth off."""
 SAMPLE_PIECES, PIECE_BYTES = 16, 256
-"""What the sample is made of, evenly spaced."""
+"""Pieces of the sample, evenly spaced, and bytes of each."""
 MAX_GROWTH, SMALL_BYTES = 64, 1 << 28
-"""A compressed content may be so many times as large as what it was read from, or so many bytes if that is more: noise
+"""Limit of a decompressed content: MAX_GROWTH times the size of the file, or SMALL_BYTES if that is more: noise
 hardly shrinks, so a state that shrinks further is small, or was made to fill the memory of whoever reads it."""
 NUMBERS = "biuf"
 """Kinds of numpy types that arrays may have, beside text for the settings of a tree."""
@@ -54,7 +54,7 @@ class CheckpointError(ValueError):
 
 
 def reason_of(error: Exception) -> str:
-    """What was wrong, in one line; an error that does not say so by itself is named."""
+    """Reason of an error in one line, with the error's name if its text does not tell."""
     if isinstance(error, KeyError):
         return f"{error} is missing"
     return str(error) if type(error) in (ValueError, CheckpointError) else f"{type(error).__name__}: {error}"
@@ -141,7 +141,7 @@ def _worth_compressing(content: bytes) -> bool:
 
 
 def decode(body: bytes) -> State:
-    """What `encode` wrote; CheckpointError if it is anything else.
+    """Decode a state that `encode` wrote; CheckpointError for anything else.
 
     No more memory is taken than the content fills, which the sizes that it declares must agree with.
     """

@@ -1,6 +1,6 @@
 """The engine: events in, a published model out."""
 
-from streamclust.engine.flow import Engine
+from streamclust.engine.engine import Engine
 from streamclust.engine.model import Model
 from streamclust.engine.settings import EngineSettings
 

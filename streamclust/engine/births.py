@@ -1,101 +1,149 @@
-"""Births between refits: groups of events outside all clusters become clusters, provisional until the next refit."""
+"""Births between refits: at a look, events outside all clusters become provisional clusters, or resume retired ones."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
-from streamclust.engine.dependence import group_evidence
-from streamclust.engine.model import Model, reach
-from streamclust.families import FamilyLike
-from streamclust.late import gammaln
+from streamclust.engine.continuity import continuous_pairs
+from streamclust.engine.model import Model
+from streamclust.engine.newborn import newborn
+from streamclust.engine.present_events import PresentEvents
+from streamclust.engine.results import joined, reach, weighing
+from streamclust.engine.retirement import Retirement
+from streamclust.engine.stream import Stream
+from streamclust.engine.tuning import TUNING
+from streamclust.families.cost_form import Quadratic
 from streamclust.moments import Moments
-from streamclust.refit.bkm.fit import fit_points
-from streamclust.refit.dp_means.online import lead
-from streamclust.refit.partition import Partition
-
-MIN_BIRTH_EVENTS = 5
-"""Watched events that a new cluster needs at least; of measurements, distinct ones."""
-MAX_GROUPED_COUNTS = 512
-"""Events of counts, the latest, that are searched for new clusters."""
-MIN_VARIANCE_SHARE = 1e-6
-"""Variances of a new cluster are at least this share of the average variance."""
 
 
-def newborn(model: Model, outsiders: Floats, penalty: float | None = None, evidence: float = 1.0) -> Moments:
-    """New clusters for watched events that are outside all others; their weights count watched events.
+class Births:
+    """Opens clusters between refits."""
 
-    Outsiders are grouped by DP-means in a single pass (`lead`). λ² is `penalty` or, without one, that of a cluster of
-    average variance; counts, which have no variance, are grouped by a search. A group of at least MIN_BIRTH_EVENTS
-    independent events, of measurements distinct ones, is a birth where, by the infinite mixture's rule, its events are
-    likelier as a cluster than as members of the nearest. An event counts for `evidence` independent ones, or fewer if
-    the outsiders themselves depend on each other.
-    """
-    clusters = model.shown.clusters
-    d = clusters.n_features
-    outsiders = outsiders[:, :d]  # features that the model does not know yet come after those it does
-    typical = typical_covariance(clusters)
-    if penalty is not None:
-        groups = lead(outsiders, penalty)
-    elif typical is None:
-        outsiders = outsiders[-MAX_GROUPED_COUNTS:]
-        groups = fit_points(counted_by(model), outsiders, search="quick").labels
-    else:
-        variance = np.einsum("ii->i", typical) if typical.ndim == 2 else np.broadcast_to(typical, d)
-        groups = lead(outsiders / np.sqrt(variance), 4 * reach(d))
-    found = Moments.rows_of_points(outsiders).to_groups(groups, kind=clusters.kind)
-    n_events = found.weight if typical is None else n_distinct_by_group(outsiders, groups)
-    if typical is not None:
-        evidence = min(evidence, group_evidence(outsiders, groups))
-    found = found[np.flatnonzero(evidence * n_events >= MIN_BIRTH_EVENTS)]
-    found = found[np.flatnonzero(worthwhile(model, found, evidence))]
-    if typical is None:
-        return found
-    # A few events tell little of a covariance: D + 1 more of typical shape keep it sound.
-    share = (found.weight / (found.weight + d + 1)).reshape(-1, *[1] * typical.ndim)
-    unit = d if clusters.kind == "scalar" else 1
-    return Moments(found.weight, found.mean, share * (found.scatter + unit * (d + 1) * typical), found.kind)
+    def __init__(self, stream: Stream, present: PresentEvents, retirement: Retirement) -> None:
+        self.stream = stream
+        self.present = present
+        self.retirement = retirement
+
+    def open_new(self, gap: int) -> None:
+        """Open clusters for events outside all others. A refit at the next look judges them.
+
+        If there are such events but no cluster to open, it begins at this look. If any of the watched events
+        raises the doubt, all events since the last look are judged: of a cluster of 2% only five are watched.
+        """
+        stream, counters, model = self.stream, self.stream.counters, self.stream.published
+        rows, weight, (cell, whitened) = self.present.seen(gap)
+        self._add_strays(rows, cell, whitened)
+        penalty = stream.settings.birth_penalty
+        outside = cell == len(model.rows) if penalty is None else beyond(model, rows, penalty)
+        if outside.mean() <= counters.tolerated - TUNING.large_share:
+            return
+        if len(stream.shards.recent.ring):
+            rows, weight = stream.shards.recent.latest(max(gap, TUNING.look_sample_events))
+            outside = model.outside(rows) if penalty is None else beyond(model, rows, penalty)
+        if outside.mean() <= counters.tolerated:
+            return
+        outside &= ~self._resume(rows, outside, penalty)
+        if outside.mean() <= counters.tolerated:
+            return
+        born = self._open_among(rows[outside], float(gap * weight.mean() / len(rows)))
+        counters.change_due = min(counters.change_due, counters.next_look if born else counters.n_seen)
+
+    def open_latest(self, n: int) -> bool:
+        """Open clusters for those of the latest n events that are outside all others; whether there are any."""
+        stream, penalty = self.stream, self.stream.settings.birth_penalty
+        recent, model = stream.shards.recent, stream.published
+        rows, weight = recent.latest(n)
+        if not len(rows):
+            rows, weight = recent.watched_rows(n), recent.watched_weights(n)
+        outside = model.outside(rows) if penalty is None else beyond(model, rows, penalty)
+        outside &= ~self._resume(rows, outside, penalty)
+        return bool(outside.any()) and self._open_among(rows[outside], float(weight.mean()))
+
+    def _open_among(self, outsiders: Floats, each: float) -> bool:
+        """Open clusters for events outside all others that weigh `each`; whether there are any, young ones included."""
+        evidence = self.present.evidence
+        if evidence < 1.0:
+            outsiders = outsiders[~self._strayed(outsiders)]
+        born = newborn(self.stream.published, outsiders, self.stream.settings.birth_penalty, evidence)
+        apart = born[np.flatnonzero(~self._near_young(born.mean))]
+        if len(apart) and each > 0:
+            self.open(apart.scale(each))
+        return len(born) > 0
+
+    def _strayed(self, outsiders: Floats) -> Bools:
+        """Which events outside all clusters are of a source that has wandered there from the nearest one."""
+        model = self.stream.published
+        k, d = len(model.rows), model.n_coordinates
+        rows = self.stream.shards.recent.latest()[0]
+        cell = model.see(rows).cell
+        outside = cell == k
+        cell[outside] = k + model.nearest(rows[outside]).component
+        passed = np.diagonal(continuous_pairs(cell, rows[:, :d], 2 * k), k)
+        return np.asarray(passed[model.nearest(outsiders).component])
+
+    def _add_strays(self, rows: Floats, cell: Ints, whitened: Floats) -> None:
+        """Keep events outside every large cluster for the search for rare ones."""
+        model = self.stream.published
+        own = np.einsum("ij,ij->i", whitened, whitened) / 2 <= reach(model.n_coordinates)
+        suspects = rows[~(model.membership.in_large[cell] & own)]  # all others are inside a large cluster
+        if len(suspects):
+            self.stream.shards.recent.strays.see(suspects[model.large.outside(suspects)], first=0)
+
+    def _resume(self, rows: Floats, outside: Bools, penalty: float | None) -> Bools:
+        """Resume the retired clusters that have enough of these rows outside all others; which rows are theirs."""
+        model = self.stream.published
+        theirs = np.zeros(len(rows), dtype=bool)
+        if not model.hidden:
+            return theirs
+        everyone, places = model.with_retired, np.flatnonzero(outside)
+        if penalty is None:
+            cell = everyone.see(rows[places]).cell
+        else:
+            far = beyond(everyone, rows[places], penalty)
+            cell = np.where(far, len(everyone.rows), everyone.nearest(rows[places]).component)
+        of = np.append(everyone.place, -1)[cell]
+        retired = [k for k, cluster in enumerate(model.ids) if cluster in model.hidden]
+        fed = [k for k in retired if (of == k).sum() >= TUNING.min_cluster_events]
+        theirs[places] = np.isin(of, fed)
+        self.retirement.apply({model.ids[k] for k in fed})
+        return theirs
+
+    def _near_young(self, means: Floats) -> Bools:
+        """Points near a cluster that was born a short while ago."""
+        model, born_at, n_seen = self.stream.published, self.stream.lineage.born_at, self.stream.n_seen
+        young = [
+            n_seen - born_at[name] < TUNING.settled_events and born_at[name] > 0
+            for name in model.names.tolist()
+        ]
+        form, d = model.form, model.n_coordinates
+        if not any(young) or n_seen < TUNING.settled_events or not isinstance(form, Quadratic):
+            return np.zeros(len(means), dtype=bool)
+        rows = np.flatnonzero(np.array(young)[model.place])
+        gaps = np.einsum("kij,nkj->nki", form.root[rows], means[:, None, :d] - form.centre[rows])
+        return np.asarray(((gaps**2).sum(axis=2) < TUNING.young_reach * reach(d)).any(axis=1))
+
+    def open(self, clusters: Moments) -> None:
+        """Publish new clusters, provisional until the next refit confirms or absorbs them."""
+        stream, model = self.stream, self.stream.published
+        stream.pending_refit = None  # it began before them: its result is no longer wanted
+        version = model.version + 1
+        born = [stream.lineage.born(stream.n_seen, version, weight) for weight in clusters.weight.tolist()]
+        learnt = stream.shards.weight
+        ids = (*model.ids, *born)
+        stream.model = model.changed(
+            version=version,
+            n_seen=stream.n_seen,
+            result=weighing(joined(model.result, clusters), learnt),
+            ids=ids,
+            owner=model.owner and (*model.owner, *range(len(model.ids), len(ids))),
+            running=weighing(joined(model.current, clusters), learnt).clusters,
+        )
 
 
-def counted_by(model: Model) -> FamilyLike:
-    """The family of a model of counts, with its prior."""
-    assert isinstance(model.shown, Partition)
-    return model.shown.family
-
-
-def n_distinct_by_group(points: Floats, groups: Ints) -> Ints:
-    """Number of distinct rows of each group.
-
-    >>> n_distinct_by_group(np.array([[1.0], [1.0], [2.0], [3.0]]), np.array([0, 0, 0, 1]))
-    array([2, 1])
-    """
-    distinct = np.unique(np.column_stack([groups, points]), axis=0)
-    return np.bincount(distinct[:, 0].astype(np.int64))
-
-
-def typical_covariance(clusters: Moments) -> Floats | None:
-    """The average of the clusters' covariances, in the form they are kept in; None where none is."""
-    if clusters.kind == "none":
-        return None
-    average = np.average(clusters.covariance, axis=0, weights=clusters.weight)
-    scale = float(np.trace(average) / len(average) if average.ndim == 2 else np.mean(average)) or 1.0
-    floor = MIN_VARIANCE_SHARE * scale
-    return np.asarray(average + (floor * np.eye(len(average)) if average.ndim == 2 else floor))
-
-
-def worthwhile(model: Model, groups: Moments, evidence: float = 1.0) -> Bools:
-    """Whether each group's events gain more as a cluster of their own, by φ0 Γ(n), than in the nearest.
-
-    An event counts for `evidence` independent ones.
-    """
-    if not isinstance(model.shown, Partition) or not len(groups):
-        return np.ones(len(groups), dtype=bool)
-    family, phi0, clusters = model.shown.family, model.shown.mixture.phi0, model.shown.clusters
-    host = clusters[model.nearest(groups.mean).component].scale(evidence)
-    groups = groups.scale(evidence)
-    both = host + groups
-    alone = family.log_marginal(groups) + np.log(phi0) + gammaln(groups.weight)
-    within = (
-        family.log_marginal(both) - family.log_marginal(host) + gammaln(both.weight) - gammaln(host.weight)
-    )
-    return np.asarray(alone > within)
+def beyond(model: Model, points: Floats, penalty: float) -> Bools:
+    """Points farther from every active cluster's mean than a birth costs."""
+    means = model.active.clusters.mean
+    known = points[:, : means.shape[1]]
+    nearest = np.min([((known - mean) ** 2).sum(axis=1) for mean in means], axis=0)
+    return np.asarray(nearest > penalty)

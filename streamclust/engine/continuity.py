@@ -11,11 +11,8 @@ import numpy as np
 
 from streamclust._kernels.engine.continuity import crossings
 from streamclust._kernels.types import Bools, Floats, Ints
+from streamclust.engine.tuning import TUNING
 from streamclust.late import connected_components
-
-CONTINUOUS_SHARE = 0.25
-"""Steps between two cells are continuous if their squares are, on average, less than this share of the squared
-differences of any two of their events. Of sources that do not depend on each other the share is about 1."""
 
 
 def continuous_pairs(cell: Ints, points: Floats, n_cells: int) -> Bools:
@@ -41,7 +38,7 @@ def continuous_pairs(cell: Ints, points: Floats, n_cells: int) -> Bools:
         squares, np.maximum(number, 1)[:, :, None] * usual, out=np.zeros_like(usual), where=varies
     )
     share = share.sum(axis=2) / np.maximum(varies.sum(axis=2), 1)
-    return np.asarray((number > 0) & (share < CONTINUOUS_SHARE))
+    return np.asarray((number > 0) & (share < TUNING.continuous_share))
 
 
 def sources(sequences: list[tuple[Ints, Floats]], n_cells: int) -> Ints:

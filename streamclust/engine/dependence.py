@@ -18,20 +18,7 @@ import numpy as np
 from streamclust._kernels.engine.dependence import block_bends
 from streamclust._kernels.types import Floats, Ints
 from streamclust.engine.model import Model, Seen
-
-LEVELS = 13
-"""Block lengths tried, each twice the one before: the longest is as long as a ring of events."""
-MARGIN_DEVIATES = 4.0
-"""Normal deviates by which a variance must exceed that of independent events to count: fewer find dependence sooner,
-and take some independent streams for dependent."""
-MIN_KNOWN_BENDS = 3.0
-"""Second differences from which the wandering of means over a span is known."""
-MIN_BENDS = 6.0
-"""Second differences from which a variance is taken."""
-RISING = 1.3
-"""A curve that grows by this factor at its last step has not levelled off: τ is longer than can be seen."""
-MIN_WANDERED_EVENTS = 1.5
-"""An autocorrelation time below this counts as 1."""
+from streamclust.engine.tuning import TUNING
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,14 +46,14 @@ class BlockCurve:
 
     @classmethod
     def of(cls, seen: Seen, n_cells: int) -> Self:
-        """From events in their order, as a model of so many components sees them."""
-        bend, n_bends, within, n_own = block_bends(*seen, n_cells, LEVELS)
+        """From events in their order, as a model of `n_cells` components sees them."""
+        bend, n_bends, within, n_own = block_bends(*seen, n_cells, TUNING.window_events.bit_length())
         return cls(bend / np.maximum(n_bends, 1.0), n_bends, within, n_own, seen.whitened.shape[1])
 
     @property
     def length(self) -> Floats:
         """Events of a block."""
-        return np.asarray(2.0 ** np.arange(LEVELS))
+        return np.asarray(2.0 ** np.arange(TUNING.window_events.bit_length()))
 
     @property
     def margin(self) -> Floats:
@@ -76,7 +63,7 @@ class BlockCurve:
         """
         freedom = np.maximum(self.n_features * self.n_bends, 1.0) * np.where(self.length > 1, 1 / 3, 2 / 3)
         spread = 2.0 / (9.0 * freedom)
-        return np.asarray((1.0 - spread + MARGIN_DEVIATES * np.sqrt(spread)) ** 3)
+        return np.asarray((1.0 - spread + TUNING.margin_deviates * np.sqrt(spread)) ** 3)
 
     @property
     def excess(self) -> Floats:
@@ -89,7 +76,7 @@ class BlockCurve:
 
         Beyond the longest known it grows as that of a random walk does.
         """
-        known = np.flatnonzero(self.n_bends >= MIN_KNOWN_BENDS)
+        known = np.flatnonzero(self.n_bends >= TUNING.min_bends / 2)
         if not len(known):
             return np.zeros(len(length)), np.zeros(len(length))
         far = np.abs(np.log2(self.length[known] / length[:, None]))
@@ -103,15 +90,15 @@ class BlockCurve:
         The largest that blocks of any length show, or that of an AR(1) process whose neighbours differ as little. Where
         the curve has not levelled off, the geometric mean of that and of half the events of a cluster.
         """
-        known = np.flatnonzero(self.n_bends >= MIN_BENDS)
+        known = np.flatnonzero(self.n_bends >= TUNING.min_bends)
         if not len(known):
             return 1.0
         curve = self.length * self.variance
         time = max(1.0, float((curve / self.margin)[known].max()), self._neighbours_time())
         last = known[-1]
-        if time < MIN_WANDERED_EVENTS:
+        if time < TUNING.min_correlation_events:
             return 1.0
-        if last > 0 and curve[last] / self.margin[last] > RISING * curve[last - 1]:
+        if last > 0 and curve[last] / self.margin[last] > TUNING.rising * curve[last - 1]:
             time = max(time, float(np.sqrt(time * self.n_own / 2)))
         return time
 
@@ -169,7 +156,7 @@ def run_time(labels: Ints) -> float:
     if n_changes < max(1, len(share)):
         return 1.0
     expected = (len(labels) - 1) * (1.0 - float((share**2).sum()))
-    margin = 1.0 + MARGIN_DEVIATES / np.sqrt(n_changes)
+    margin = 1.0 + TUNING.margin_deviates / np.sqrt(n_changes)
     return max(1.0, float(expected / (n_changes * margin)))
 
 

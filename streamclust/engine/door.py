@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
-from streamclust.engine.flow import Engine
+from streamclust.engine.engine import Engine
 from streamclust.engine.incomplete import Row, width_of, widths, with_width
-from streamclust.engine.watch import chosen_of
+from streamclust.engine.watched_events import chosen_of
 from streamclust.interrupts import HeldInterrupts
 from streamclust.late import csr_array, issparse, vstack
 from streamclust.moments import Moments
@@ -337,7 +337,7 @@ class Door:
 
     def _let_in(self) -> None:
         """Learn the events that waited, in the order in which they came."""
-        self.engine.n_waited = self.n_waiting
+        self.engine.stream.n_waited = self.n_waiting
         waiting, self.waiting = self.waiting, []
         for block in waiting:
             self.learn(*block)

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
+from streamclust.engine.tuning import TUNING
 from streamclust.families import FamilyLike
 from streamclust.moments import Moments
 from streamclust.parameters import MixtureName
@@ -26,20 +27,10 @@ from streamclust.refit.penalties import check_penalty, penalty_for_clusters
 from streamclust.refit.steps import last_result
 from streamclust.refit.summary import LeafSummary, without_outliers
 
-FEW_LEAVES = 128
-"""A tree of fewer leaves is clustered by the events it has sampled: those are all of them while it is young."""
-MIN_SAMPLED_EVENTS = 5
-"""Clusters of fewer sampled events are outliers: their events go to the nearest other cluster."""
 ROUGH_COUNTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 24, 29, 35, 42, 50, 60, 72, 86, 100)
 """Rough numbers of clusters whose λ are tried."""
-MAX_RADIUS_FACTOR, MAX_RADII_BETWEEN = 1.25, 3
-"""λ that differ by more than this factor have others between them, at most so many."""
-PATIENCE_PARTITIONS = 6
-"""The search for λ ends where so many partitions in a row were no better than the best."""
-NEXT_RADII = (1.0, 1 / MAX_RADIUS_FACTOR, MAX_RADIUS_FACTOR)
+NEXT_RADII = (1.0, 1 / TUNING.max_radius_factor, TUNING.max_radius_factor)
 """A warm refit tries these multiples of its start's radius: it follows a stream whose clusters grow or shrink."""
-ROUNDS = 4
-"""Searches for λ, at most, each in units of what varies within the clusters of the one before."""
 
 
 def refit_dp_means(
@@ -66,7 +57,7 @@ def refit_dp_means(
     sample = sampled_problem(family, tree, mixture)
     leaves = tree.leaves().to("none")
     search = RadiusSearch(
-        sample, leaves if len(leaves) >= FEW_LEAVES else Moments.rows_of_points(*tree.sample())
+        sample, leaves if len(leaves) >= TUNING.few_leaves else Moments.rows_of_points(*tree.sample())
     )
     radius = start.radius if isinstance(start, Partition) else None
     if penalty is not None:
@@ -101,7 +92,7 @@ class RadiusSearch:
         so the search is repeated in units of that, while it finds better clusters.
         """
         best = self.best_multiple(unit)
-        for _ in range(ROUNDS - 1):
+        for _ in range(TUNING.radius_rounds - 1):
             found = self.best_multiple(deviations(pooled(best[0].clusters), unit))
             if not found[0].free_energy < best[0].free_energy:
                 break
@@ -123,7 +114,7 @@ class RadiusSearch:
             waited += 1
             if best is None or state.free_energy < best[0].free_energy:
                 best, waited = (state, radius), 0
-            if waited == PATIENCE_PARTITIONS:
+            if waited == TUNING.patience_partitions:
                 break
         assert best is not None
         return best
@@ -137,7 +128,7 @@ class RadiusSearch:
         """The sampled events with the nearest mean, without outliers' means; the prior learnt from the clusters."""
         labels = self._labels(means, radius)
         count = np.bincount(labels, minlength=len(means))
-        kept = count >= min(MIN_SAMPLED_EVENTS, count.max())
+        kept = count >= min(TUNING.min_cluster_events, count.max())
         state = Labelling(self.sample, labels if kept.all() else self._labels(means[kept], radius))
         if self.sample.learner is not None:
             state.rescore(self.sample.learner.start(state.clusters))
@@ -167,7 +158,7 @@ def penalties(rows: Moments) -> Iterator[float]:
             return
         if before < np.inf:
             step = before / penalty
-            between = min(MAX_RADII_BETWEEN, int(np.log(step) / np.log(MAX_RADIUS_FACTOR**2)))
+            between = min(TUNING.max_radii_between, int(np.log(step) / np.log(TUNING.max_radius_factor**2)))
             yield from (before * step ** (-i / (between + 1)) for i in range(1, between + 1))
         yield penalty
         before = penalty

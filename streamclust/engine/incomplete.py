@@ -10,13 +10,13 @@ import numpy as np
 
 from streamclust._kernels.check import all_within
 from streamclust._kernels.types import Bools, Floats, Ints
-from streamclust.engine.schedule import MIN_EVENTS_BEFORE_FEATURES
+from streamclust.engine.tuning import TUNING
 from streamclust.families import is_discrete
 from streamclust.interrupts import HeldInterrupts
 from streamclust.schema import Cells, table_of
 
 if TYPE_CHECKING:
-    from streamclust.engine.flow import Engine
+    from streamclust.engine.engine import Engine
 
 Row = Floats | Cells
 """An event as a dense row or, where it may have few of many features, as sparse cells."""
@@ -40,9 +40,9 @@ def learn_with_zeros(engine: Engine, rows: Floats | list[Row], w: Floats, t: Flo
 
 def until_features(engine: Engine, width: Ints) -> int:
     """Number of the next events, of these widths, before one whose features must be noticed when it comes."""
-    if engine.awaits_features:
+    if engine.features.awaits_features:
         return int(np.searchsorted(width, max(engine.n_features, int(width[0])), side="right"))
-    early = MIN_EVENTS_BEFORE_FEATURES - engine.n_seen
+    early = TUNING.settled_events - engine.n_seen
     return early if early > 0 else len(width)
 
 
@@ -67,15 +67,15 @@ def learn_filled(engine: Engine, rows: Floats, w: Floats, t: Floats, shard: Hash
         end = done + min(max(1, engine.until_due), int(np.searchsorted(widened[done:], width, side="right")))
         block = rows[done:end, :width]
         missing = np.isnan(block)
-        alone = np.flatnonzero(missing[:, engine.n_imputable :].any(axis=1))
+        alone = np.flatnonzero(missing[:, engine.imputer.n_imputable :].any(axis=1))
         if len(alone) and alone[0] == 0:  # filled by the leaves as they are at this event
             end = done + 1
-            block = filled(engine, engine.impute(block[:1], missing[:1]), shard)
+            block = filled(engine, engine.imputer.impute(block[:1], missing[:1]), shard)
         else:
             end = done + int(next(iter(alone), len(block)))
-            block = engine.impute(block[: end - done], missing[: end - done])
+            block = engine.imputer.impute(block[: end - done], missing[: end - done])
         missing = missing[: end - done]
-        engine.count_filled(int(np.count_nonzero(missing.any(axis=1))))
+        engine.features.count_filled(int(np.count_nonzero(missing.any(axis=1))))
         engine.learn_checked(block, w[done:end], t[done:end], shard, missing)
         done = end
 
@@ -88,12 +88,12 @@ def widen(engine: Engine, row: Floats) -> None:
             shards.begin(width)
         elif width > shards.n_features:
             shards.widen(np.nan_to_num(row[shards.n_features : width]))
-            engine.begin_features()
+            engine.features.begin()
 
 
 def filled(engine: Engine, rows: Floats, shard: Hashable) -> Floats:
     """Rows with the missing values of the nearest leaf."""
-    found = np.array([engine.fill(row, shard) for row in rows])
+    found = np.array([engine.imputer.fill(row, shard) for row in rows])
     return np.abs(np.rint(found)) if is_discrete(engine.settings.family) else found  # a mean is no count
 
 

@@ -2,92 +2,77 @@
 
 from __future__ import annotations
 
-import sys
-
 from streamclust.engine import schedule
-from streamclust.engine.reading import Reading
-from streamclust.moments import Moments
-
-MAX_FILLED_SHARE = 0.5
-"""New features start no search if a larger share of the events since lacks some feature."""
-NEVER = sys.maxsize
-"""The event count of what is not due."""
+from streamclust.engine.schedule import NEVER, RefitRequest
+from streamclust.engine.stream import Stream
+from streamclust.engine.tuning import TUNING
 
 
-class NewFeatures(Reading):
-    """The part of an engine that notices features, and searches for the clusters that they tell apart."""
+class FeatureSearch:
+    """Notices new features, and asks for a search for the clusters that they tell apart."""
 
-    next_look: int
-    look_gap: int
-    """Number of events between the last look and `next_look`."""
-    led: bool
-    known_features: int
-    """Number of features that were noticed."""
-    feature_due: int
-    """Event count from which a look starts a search because features have appeared."""
-    features_since: int
-    """Event count at which features last appeared that earlier events have filled-in values of."""
-    n_filled: int
-    """Number of events since then that lacked some feature."""
-    feature_gap: int
-    """Number of events between the last such search, or the first event that has the features, and the next."""
-
-    def _start_refit(self, lag: int | None = None, more: Moments | None = None, search: bool = False) -> None:
-        raise NotImplementedError
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
 
     @property
     def awaits_features(self) -> bool:
         """Whether the next feature that appears starts a search."""
-        return (
-            not self.led and self.feature_due == NEVER and self.n_seen >= schedule.MIN_EVENTS_BEFORE_FEATURES
-        )
+        late = self.stream.n_seen >= TUNING.settled_events
+        return not self.stream.led and self.stream.counters.feature_due == NEVER and late
 
-    def notice_features(self) -> None:
-        """Have a search for clusters some time after features have appeared; before their first event is learnt."""
-        if self.shards.n_features <= self.known_features:
+    def notice(self) -> None:
+        """Schedule a search if features have appeared; called before the first event that has them is learnt."""
+        counters, n_features = self.stream.counters, self.stream.shards.n_features
+        if n_features <= counters.known_features:
             return
-        self.known_features = self.shards.n_features
+        counters.known_features = n_features
         if self.awaits_features:
-            self._await_search()
+            self.schedule_search()
 
-    def _await_search(self) -> None:
-        """Have a look, and a search for clusters, as soon as enough events have the features that are new."""
-        self._schedule_features(0)
-        self._hasten_look()
+    def schedule_search(self) -> None:
+        """Schedule a look and a search for the event at which enough events have the new features."""
+        self._schedule(0)
+        self.hasten_look()
 
-    def _hasten_look(self) -> None:
+    def hasten_look(self) -> None:
         """Have the next look no later than the search that features have made due."""
-        if self.n_seen < self.feature_due < self.next_look:
-            self.look_gap -= self.next_look - self.feature_due
-            self.next_look = self.feature_due
+        counters = self.stream.counters
+        if counters.n_seen < counters.feature_due < counters.next_look:
+            counters.look_gap -= counters.next_look - counters.feature_due
+            counters.next_look = counters.feature_due
 
-    def _search_features(self) -> None:
-        """Search for clusters that new features tell apart; among the events that can have them, if others cannot.
+    def search(self) -> RefitRequest | None:
+        """Ask for a search for clusters that new features tell apart, among the events that can have them.
 
-        Not where most events lack some feature: clusters would be those of the values filled in.
+        None if most events lack some feature: clusters would be those of the values filled in.
         """
-        lag = 0 if self._lacks_directions else schedule.lag_of_change(self.n_seen, self.feature_gap)
-        self._schedule_features(self.feature_gap)
-        if self.n_filled > MAX_FILLED_SHARE * (self.n_seen - self.features_since):
-            return
-        if self.settings.follows:
-            self.begin = max(self.begin, self.features_since)
-        self._start_refit(lag=lag, search=True)
+        counters = self.stream.counters
+        lag = 0 if self.lacks_directions else schedule.lag_of_change(counters.n_seen, counters.feature_gap)
+        self._schedule(counters.feature_gap)
+        if counters.n_filled > TUNING.max_filled_share * (counters.n_seen - counters.features_since):
+            return None
+        if self.stream.settings.follows:
+            counters.begin = max(counters.begin, counters.features_since)
+        return RefitRequest(lag, search=True)
 
     @property
-    def _lacks_directions(self) -> bool:
+    def lacks_directions(self) -> bool:
         """Whether no cluster is known yet in the directions of a new sketch: births would be pieces of clusters."""
-        return self.sketch is not None and self.feature_gap == schedule.FEATURE_EVENTS
+        return self.stream.sketch is not None and self.stream.counters.feature_gap == TUNING.min_search_events
 
-    def begin_features(self) -> None:
+    def begin(self) -> None:
         """Count events that lack a feature from now on: the next event is the first that has a new one."""
         if self.awaits_features:
-            self.features_since, self.n_filled = self.n_seen, 0
+            self.stream.counters.features_since, self.stream.counters.n_filled = self.stream.n_seen, 0
 
     def count_filled(self, n: int) -> None:
         """Count events, about to be learnt, that lack a feature."""
-        self.n_filled += n
+        self.stream.counters.n_filled += n
 
-    def _schedule_features(self, gap: int) -> None:
-        following = schedule.next_feature_search(self.n_seen, gap)
-        self.feature_due, self.feature_gap = following or (NEVER, 0)
+    def stop(self) -> None:
+        """Have no search due."""
+        self.stream.counters.feature_due, self.stream.counters.feature_gap = NEVER, 0
+
+    def _schedule(self, gap: int) -> None:
+        following = schedule.next_feature_search(self.stream.n_seen, gap)
+        self.stream.counters.feature_due, self.stream.counters.feature_gap = following or (NEVER, 0)

@@ -17,20 +17,13 @@ import numpy as np
 from streamclust._kernels.engine.outside import watch_outside
 from streamclust._kernels.hashing import splitmix64_of
 from streamclust._kernels.types import Bools, Floats, Ints
-from streamclust.engine.model import Model, as_arrays, reach
-from streamclust.engine.new_features import NEVER
-from streamclust.engine.watch import BLOCK_EVENTS, chosen_of
+from streamclust.engine.model import Model
+from streamclust.engine.results import as_arrays, reach
+from streamclust.engine.schedule import NEVER
+from streamclust.engine.tuning import TUNING
+from streamclust.engine.watched_events import chosen_of
 from streamclust.families.cost_form import Quadratic
 
-ALARM_SHARE = 0.5
-"""Share of events outside every cluster that is tested against the usual share."""
-ALARM_NATS = 20.0
-"""Log-likelihood ratio at which the alarm sounds first: six events in a row, where one in a hundred is usual."""
-FIRST_EVENT = 1024
-"""Number of the first event watched: before it, refits come often, and clusters are known too little."""
-
-DENSE_EVENTS = 32
-"""Events of counts compared at once while the level is above 0."""
 NONE_MISSING: Bools = np.zeros(0, dtype=bool)
 
 
@@ -39,7 +32,7 @@ class OutsideAlarm(NamedTuple):
 
     level: float = 0.0
     """The sum, in nats."""
-    bar: float = ALARM_NATS
+    bar: float = TUNING.alarm_nats
     """Level at which the alarm sounds."""
     since: int = 0
     """Number of the event at which the level left 0."""
@@ -67,7 +60,7 @@ class Outside:
             assert root is not None
             self.ellipsoids = mean, root, reach(model.n_coordinates)
             if penalty is not None:
-                mean = np.ascontiguousarray(model.shown.clusters.mean)
+                mean = np.ascontiguousarray(model.active.clusters.mean)
                 self.ellipsoids = mean, np.broadcast_to(np.eye(mean.shape[1]), root.shape).copy(), penalty
 
     def watch(
@@ -77,16 +70,18 @@ class Outside:
 
         The first row is number `first` of the stream; `usual` is the usual share of rows outside every cluster.
         """
-        if alarm.level == 0.0 and len(rows) == 1 and sampled_in(first // BLOCK_EVENTS) != first:
+        if alarm.level == 0.0 and len(rows) == 1 and sampled_in(first // TUNING.block_events) != first:
             return 1, alarm  # most single events: nothing to compare
         sampled = chosen_of(first, len(rows), window=0)
-        sampled = sampled[sampled + first >= FIRST_EVENT]
+        sampled = sampled[sampled + first >= TUNING.min_search_events]
         incomplete = NONE_MISSING if missing is None else missing.any(axis=1)
         state = np.array([alarm.level, alarm.bar, 0.0])
-        usual = min(usual, ALARM_SHARE / 2)
-        gain, loss = np.log(ALARM_SHARE / usual), np.log((1.0 - usual) / (1.0 - ALARM_SHARE))
+        usual = min(usual, TUNING.alarm_share / 2)
+        gain, loss = np.log(TUNING.alarm_share / usual), np.log((1.0 - usual) / (1.0 - TUNING.alarm_share))
         if self.ellipsoids is not None:
-            n = watch_outside(rows, incomplete, sampled, *self.ellipsoids, gain, loss, ALARM_NATS, state)
+            n = watch_outside(
+                rows, incomplete, sampled, *self.ellipsoids, gain, loss, TUNING.alarm_nats, state
+            )
         else:
             n = self._watch_counts(rows, sampled, gain, loss, state)
         level, bar, place = state.tolist()
@@ -105,10 +100,10 @@ class Outside:
                 if not len(later):
                     break
                 p = since = int(later[0])
-                bar, outside = ALARM_NATS, True
+                bar, outside = TUNING.alarm_nats, True
             else:
                 if not start <= p < start + len(known):
-                    start, known = p, self.model.outside(rows[p : p + DENSE_EVENTS])
+                    start, known = p, self.model.outside(rows[p : p + TUNING.dense_events])
                 outside = bool(known[p - start])
             level = level + gain if outside else max(0.0, level - loss)
             p += 1
@@ -122,8 +117,8 @@ class Outside:
 def sampled_in(block: int) -> int:
     """`watched_in` of one block, sooner.
 
-    >>> from streamclust.engine.watch import watched_in
+    >>> from streamclust.engine.watched_events import chosen_of
     >>> all(sampled_in(block) == watched_in(np.array([block]))[0] for block in range(100))
     True
     """
-    return BLOCK_EVENTS * block + (splitmix64_of(block + 1) >> 61)
+    return TUNING.block_events * block + (splitmix64_of(block + 1) >> 61)

@@ -1,34 +1,26 @@
-"""When things happen, by event count: never by clocks or calls."""
+"""Schedule of looks, refits and publications, by event counts: never by clocks or calls."""
 
 from __future__ import annotations
 
-LOOK_EVENTS = 2048
-"""Events between two looks (comparisons of stream and model) of a stream that does not change."""
-MIN_GAP_EVENTS = 256
-"""Events between two looks at least, soon after a change."""
-SETTLED_EVENTS = 2 * LOOK_EVENTS
-"""Before so many events looks come twice as often, and refits, being quick, take effect at once."""
-MIN_FIRST_EVENTS, FIRST_EVENTS_PER_FEATURE, MAX_FIRST_EVENTS = 20, 8, 100
-"""The first refit comes after 8 events for each feature, but not before 20 events and not after 100."""
-REFIT_GROWTH = 0.5
-"""A refit is due no sooner than the evidence can have grown by this share since the one before."""
-EARLY_GROWTH = 2
-"""Early refits come each time that there are so many times as many events. A refit also searches from nothing once
-there is so many times the evidence of the last that did."""
-QUIET_GROWTH = 4
-"""Both, where clusters have come to rest."""
-SETTLED_CHALLENGE_GROWTH = 8
-"""The latter, where clusters are settled."""
-FEATURE_EVENTS, FEATURE_GROWTH = 1024, 4
-"""Clusters are searched for from nothing so many events after a new feature was noticed, and then ever later by this
-factor: soon enough to use what it tells, and seldom in streams that bring features all the time."""
-MIN_EVENTS_BEFORE_FEATURES = 4 * FEATURE_EVENTS
-"""Before so many events refits are frequent enough to use new features."""
+import sys
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from streamclust.engine.tuning import TUNING
+
+NEVER = sys.maxsize
+"""Event count of something that is not due."""
 MAX_GAP_EVENTS = 2**52
 """Events between two refits, at most: a bound for event counts that fit into files."""
-FULL_SAMPLE = 2.0
-"""A summary's sample is full if so many times as many events as it can hold were learnt when it was last searched: by
-then it holds nearly nine in ten."""
+
+
+class RefitRequest(NamedTuple):
+    """A refit that a look asks for."""
+
+    lag: int
+    """Events after which it is published."""
+    search: bool = False
+    """Whether it also searches from nothing."""
 
 
 def first_refit(n_features: int) -> int:
@@ -37,12 +29,14 @@ def first_refit(n_features: int) -> int:
     >>> first_refit(1), first_refit(8), first_refit(1000)
     (20, 64, 100)
     """
-    return min(max(MIN_FIRST_EVENTS, FIRST_EVENTS_PER_FEATURE * n_features), MAX_FIRST_EVENTS)
+    return min(
+        max(TUNING.min_refit_events, TUNING.first_events_per_feature * n_features), TUNING.max_first_events
+    )
 
 
 def quiet(n: int, n_clusters: int, ids_changed: bool) -> bool:
     """Whether clusters have come to rest: the last refit has changed none of several. Of one, few events say little."""
-    return n >= SETTLED_EVENTS and n_clusters > 1 and not ids_changed
+    return n >= TUNING.settled_events and n_clusters > 1 and not ids_changed
 
 
 def next_refit(
@@ -62,53 +56,57 @@ def next_refit(
     """
     if n < warmup:
         return warmup
-    growth = QUIET_GROWTH if quiet else EARLY_GROWTH
-    more = QUIET_GROWTH - 1 if quiet and full else REFIT_GROWTH
+    growth = TUNING.quiet_growth if quiet else TUNING.early_growth
+    more = TUNING.quiet_growth - 1 if quiet and full else TUNING.refit_growth
     # heavy weights are much evidence, whose growth may be further away than any count of events
     return n + max(min((growth - 1) * n, every), int(min(more * evidence, MAX_GAP_EVENTS)))
 
 
 def lag(n: int, following: int) -> int:
-    """How many events after n a refit takes effect, given the count of the one that follows: half the gap, or n/2."""
-    return 0 if n < SETTLED_EVENTS else min(following - n, n) // 2
+    """Events until a refit that starts at n is published: half of those until the following refit, or n/2."""
+    return 0 if n < TUNING.settled_events else min(following - n, n) // 2
 
 
 def lag_of_change(n: int, span: int) -> int:
-    """How many events after n a refit takes effect that begins because the stream has changed, `span` events ago."""
-    return 0 if n < SETTLED_EVENTS else min(n // 8, LOOK_EVENTS, max(MIN_GAP_EVENTS, span // 2))
+    """Events until a refit is published that starts at n because the stream has changed, `span` events ago."""
+    return (
+        0
+        if n < TUNING.settled_events
+        else min(n // 8, TUNING.look_events, max(TUNING.min_window_events, span // 2))
+    )
 
 
 def next_gap(n: int, gap: int, span: int | None) -> int:
-    """How many events after n the next look comes, `gap` after the last: soon after a change, seldom when quiet.
+    """Events from the look at n, `gap` after the last, to the next: few after a change, many when quiet.
 
     >>> next_gap(100_000, 256, span=None), next_gap(100_000, 2048, span=None), next_gap(100_000, 2048, span=4096)
     (512, 2048, 1024)
     """
     if span is not None:
-        return min(max(span // 4, MIN_GAP_EVENTS), LOOK_EVENTS)
-    return min(2 * gap, LOOK_EVENTS // 2 if n < SETTLED_EVENTS else LOOK_EVENTS)
+        return min(max(span // 4, TUNING.min_window_events), TUNING.look_events)
+    return min(2 * gap, TUNING.look_events // 2 if n < TUNING.settled_events else TUNING.look_events)
 
 
 def next_feature_search(n: int, gap: int) -> tuple[int, int] | None:
-    """Event count and gap of the next search for what new features tell apart, so many events after the last one.
+    """Event count and gap of the next search for clusters that new features tell apart, `gap` events after the last.
 
     None if it is left to the refits that come anyway: early, or once events with the features are a fair share.
 
     >>> next_feature_search(50_000, 0), next_feature_search(51_024, 1024), next_feature_search(55_120, 4096)
     ((51024, 1024), (55120, 4096), None)
     """
-    gap = max(FEATURE_GROWTH * gap, FEATURE_EVENTS)
-    return (n + gap, gap) if gap * MIN_EVENTS_BEFORE_FEATURES <= n * FEATURE_EVENTS else None
+    gap = max(TUNING.quiet_growth * gap, TUNING.min_search_events)
+    return (n + gap, gap) if gap * TUNING.settled_events <= n * TUNING.min_search_events else None
 
 
 def thorough(n: int, gap: int) -> bool:
-    """Whether the look at n, so many events after the last, goes over all watched events: one in eight does."""
-    return n % (8 * LOOK_EVENTS) < gap
+    """Whether the look at n, `gap` events after the last, reads all watched events: one in eight does."""
+    return n % (8 * TUNING.look_events) < gap
 
 
 def wait_after_change(span: int, fits: bool) -> int:
-    """How many events after a change, seen in so many, a refit begins: later if clusters that have moved still fit."""
-    return 4 * span if span > LOOK_EVENTS and fits else span
+    """Events from a change, seen in `span` events, to its refit: more if clusters that have moved still fit."""
+    return 4 * span if span > TUNING.look_events and fits else span
 
 
 def challenged(evidence: float, last: float, quiet: bool = False, settled: bool = False) -> bool:
@@ -118,5 +116,27 @@ def challenged(evidence: float, last: float, quiet: bool = False, settled: bool 
     where clusters are `quiet`, and more so where they are `settled`: the summary's sample is full, so that the next
     would see no more events than it did.
     """
-    growth = SETTLED_CHALLENGE_GROWTH if settled else QUIET_GROWTH if quiet else EARLY_GROWTH
+    growth = (
+        TUNING.early_growth * TUNING.quiet_growth
+        if settled
+        else TUNING.quiet_growth
+        if quiet
+        else TUNING.early_growth
+    )
     return evidence >= growth * last
+
+
+def runs(n: int, until_due: Callable[[int], int]) -> Iterator[slice]:
+    """Slices of the next n events, each up to the event at which something is due; learn one before the next.
+
+    `until_due` is called with the number of events learnt.
+
+    >>> due = iter([3, 10])
+    >>> list(runs(5, lambda done: next(due)))
+    [slice(0, 3, None), slice(3, 5, None)]
+    """
+    done = 0
+    while done < n:
+        end = min(n, done + max(1, until_due(done)))
+        yield slice(done, end)
+        done = end

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from numbers import Real
 from types import NoneType
-from typing import Any, Literal, cast, get_args, get_origin
+from typing import Any, Literal, Self, cast, get_args, get_origin
 
 import numpy as np
 
@@ -32,9 +32,13 @@ COVARIANCE: dict[str, Covariance] = {"gaussian": "full", "diagonal": "diagonal",
 """The families that "chunky-em" and "dp-means" have, and their covariances."""
 
 
+OLDER_SETTINGS: dict[str, Any] = {"shape": "ellipse"}
+"""Settings that older checkpoints do not name, as they were then."""
+
+
 @dataclass(frozen=True)
 class EngineSettings:
-    """What an engine is told (see `streamclust.parameters`); the same settings and events give the same bits.
+    """Parameters of an engine (see `streamclust.parameters`); equal settings and events give equal bits.
 
     `family` may also be a Family; such an engine cannot be saved.
     """
@@ -52,6 +56,21 @@ class EngineSettings:
     background: bool = True
     seed: int = 0
     leaf_size: int = 16
+
+    def to_values(self) -> dict[str, Any]:
+        """The settings by name; ValueError for a family without a name."""
+        values = asdict(self)
+        if not isinstance(values["family"], str):
+            raise ValueError(
+                f"only an engine with a named family can be saved, got {self.family!r}; name one of "
+                f"{', '.join(get_args(FamilyName))}, or leave the prior to the data"
+            )
+        return values
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> Self:
+        """Settings from saved values."""
+        return cls(**OLDER_SETTINGS | dict(values))
 
     def __post_init__(self) -> None:
         check_parameters({f.name: getattr(self, f.name) for f in fields(self)})
@@ -106,7 +125,7 @@ def positive(name: str, value: object) -> None:
 
 
 def or_none(check: Check, meaning: str) -> Check:
-    """What the check allows, or None, which has a meaning of its own."""
+    """A check that also allows None, which has a meaning of its own."""
 
     def checked(name: str, value: object) -> None:
         if value is None:
@@ -146,7 +165,7 @@ def a_sequence(name: str, value: object) -> None:
 CHECKS: dict[Any, Check] = {float: positive, bool: yes_or_no, Sequence: a_sequence, Callable: a_function}
 """Checks by type."""
 ALLOWED: dict[str, Check] = {name: check_of(name, parameter) for name, parameter in PARAMETERS.items()}
-"""What each parameter may be, wherever it is given."""
+"""Check of each parameter."""
 
 
 def check_parameters(given: Mapping[str, Any]) -> None:

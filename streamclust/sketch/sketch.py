@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from streamclust.late import gammaincinv, issparse
 from streamclust.moments import Moments
 from streamclust.sketch.compression import Compression, Rows, is_same
 from streamclust.sketch.tuning import TUNING
+from streamclust.state import State, fields_state
 from streamclust.values import MAX_MAGNITUDE
 
 
@@ -39,6 +41,25 @@ class Sketch:
     spread: float = 0.0
     unit: bool = False
     compression: Compression | None = None
+
+    def to_state(self) -> State:
+        """State of the sketch."""
+        arrays, values = fields_state(self, skip=("compression",))
+        return State(arrays if self.compression is None else arrays | self.compression._asdict(), values)
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """The sketch that `to_state` saved; ValueError if it is none."""
+        arrays = state.arrays
+        compression = Compression(*(arrays[f] for f in Compression._fields)) if "knee" in arrays else None
+        centre, scale, directions, noise = (
+            arrays[name] for name in ("centre", "scale", "directions", "noise")
+        )
+        sketch = cls(centre, scale, directions, noise, **state.values, compression=compression)
+        check_sketch(sketch)
+        if not isinstance(sketch.unit, bool):
+            raise ValueError(f"not a sketch: unit must be true or false, got {sketch.unit!r}")
+        return sketch
 
     @property
     def n_features(self) -> int:

@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING
 
 from streamclust.engine import Model
+from streamclust.engine.cluster_view import ClusterView
 from streamclust.engine.door import LeftSketch
+from streamclust.engine.feature_profiles import FeatureProfile, Profiles
 from streamclust.engine.model import Assignment
-from streamclust.engine.profiles import FeatureProfile, Profiles
-from streamclust.engine.view import ClusterView
 from streamclust.streaming.checked import Checked, Reason
 from streamclust.streaming.intake import RefusedEvents
 from streamclust.streaming.reporting import Cluster

@@ -18,8 +18,8 @@ from streamclust.checkpoint import (
     waiting_in,
 )
 from streamclust.engine.door import FIRST_EVENTS
-from streamclust.engine.shards import Shard
-from streamclust.engine.watch import Watch
+from streamclust.engine.shard import Shard
+from streamclust.engine.watched_events import WatchedEvents
 from streamclust.schema import Schema
 from streamclust.sketch import CoordinateMap, Sketch
 from streamclust.streaming.clocks import Clock
@@ -73,7 +73,7 @@ class Exchange:
     ) -> None:
         """Learn everything that a tree has learnt; its events have features of these names, and came by this sketch."""
         self.intake.flush()
-        more = Shard(tree, Watch(tree.n_features))
+        more = Shard(tree, WatchedEvents(tree.n_features))
         self._share(sketch, shard, more)
         self._check_names(f"shard {shard!r}", names)
         if shard not in self.intake.engine.shards:
@@ -106,7 +106,7 @@ class Exchange:
             elif sketch.unit != self.intake.door.unit:
                 raise ValueError('the sketch and this stream differ in scale="unit"')
             elif not sketch.is_same(self.intake.door.sketch):
-                part.carry(CoordinateMap.between(sketch, self.intake.door.sketch))
+                part.reproject(CoordinateMap.between(sketch, self.intake.door.sketch))
             return
         self.intake.door.begin()
         if self.intake.door.sketch is not None:

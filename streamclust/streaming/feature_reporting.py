@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
-from streamclust.engine.features import FeatureStream, PublishedFeatures
+from streamclust.engine.feature_stream import FeatureStream, PublishedFeatures
 from streamclust.frames import TableLike
 from streamclust.lineage import Change, Lineage
 from streamclust.schema import Schema

@@ -59,10 +59,10 @@ class Predicting(SharedModel):
 
         def by_now() -> Floats:
             recent = None if engine.sketch is None else self._intake.door.recent.latest()
-            return engine.tail(scores, recent)
+            return engine.queries.tail(scores, recent)
 
         def by_last() -> Floats:
-            found = engine.known_tail(scores)
+            found = engine.queries.known_tail(scores)
             if found is None:  # nobody has asked yet
                 with self._turn, self._lock:
                     return by_now()

@@ -10,8 +10,8 @@ import numpy as np
 
 from streamclust._kernels.types import Floats
 from streamclust.engine import Model
-from streamclust.engine.profiles import FeatureProfile, Profiles, profiles
-from streamclust.engine.view import ClusterView, cluster_view
+from streamclust.engine.cluster_view import ClusterView, cluster_view
+from streamclust.engine.feature_profiles import FeatureProfile, Profiles, profiles
 from streamclust.lineage import Change, Lineage
 from streamclust.moments import Moments
 from streamclust.sketch import Sketch
@@ -90,22 +90,22 @@ class Reporting(SharedModel):
         """
         with self._turn, self._lock:
             self._intake.flush()
-            return self.n_seen * self._intake.engine.evidence
+            return self.n_seen * self._intake.engine.present.evidence
 
     @property
     def n_failed_refits(self) -> int:
         """Number of refits, and looks between them, that failed: each time the last good model stayed."""
-        return self._intake.engine.n_failed_refits
+        return self._intake.engine.counters.n_failed_refits
 
     @property
     def n_failed_in_a_row(self) -> int:
         """Number of refits and looks that have failed since a refit last succeeded."""
-        return self._intake.engine.failures_in_a_row
+        return self._intake.engine.counters.failures_in_a_row
 
     @property
     def last_refit_error(self) -> str:
         """Reason of the latest failure of a refit; empty if none has failed."""
-        return self._intake.engine.last_failure
+        return self._intake.engine.counters.last_failure
 
     @property
     def n_seen_by_shard(self) -> dict[Hashable, int]:
@@ -139,8 +139,8 @@ class Reporting(SharedModel):
         engine, model = self._intake.engine, self.model
         if model is None:
             return self._waiting_cluster()
-        rows, parts = self._expanded(engine.clusters()), self._expanded(engine.components())
-        return self._listed(model, rows, parts, engine.last_seen())
+        rows, parts = self._expanded(engine.queries.clusters()), self._expanded(engine.queries.components())
+        return self._listed(model, rows, parts, engine.queries.last_seen())
 
     def _clusters_published(self) -> list[Cluster]:
         """The clusters of the published model, without waiting for the thread that learns."""
@@ -148,7 +148,7 @@ class Reporting(SharedModel):
         if model is None:
             with self._turn, self._lock:
                 return self._clusters_now()
-        rows, parts = model.clusters, model.shown.clusters
+        rows, parts = model.clusters, model.active.clusters
         if model.sketch is not None:
             rows, parts = model.sketch.expand_moments(rows), model.sketch.expand_moments(parts)
         return self._listed(model, rows, parts, dict.fromkeys(model.names.tolist(), model.n_seen))
@@ -277,7 +277,9 @@ class Reporting(SharedModel):
             shards, door = self._intake.engine.shards, self._intake.door
             if door.sketch is not None or door.waiting:
                 return door.latest(n)
-            return shards.latest(-(-n // len(shards))) if shards else np.empty((0, len(self.feature_names)))
+            if not shards:
+                return np.empty((0, len(self.feature_names)))
+            return shards.recent.watched_rows(-(-n // len(shards)))
 
     @property
     def events(self) -> list[Change]:
@@ -302,7 +304,7 @@ class Reporting(SharedModel):
         """
         with self._turn, self._lock:
             self._intake.flush()
-            search, sketch = self._intake.engine.snapshot_search(method, consistent), self.sketch
+            search, sketch = self._intake.engine.queries.snapshot_search(method, consistent), self.sketch
         tree = search()
         return tree if sketch is None else replace(tree, leaves=sketch.expand_moments(tree.leaves))
 
@@ -320,8 +322,10 @@ class Reporting(SharedModel):
             if self.model is None:
                 raise ValueError("there is nothing to draw: learn at least one event first")
             names, model = self.feature_names, self.model
-            latest = self.latest() if self.sketch is not None else self._intake.engine.shards.latest()
-            components = self._expanded(self._intake.engine.components())
+            latest = (
+                self.latest() if self.sketch is not None else self._intake.engine.shards.recent.watched_rows()
+            )
+            components = self._expanded(self._intake.engine.queries.components())
         if features is not None and not set(features) <= set(names):
             raise ValueError(f"features must be two of {list(names)}, got {tuple(features)}")
         shown: dict[str, Any] = {

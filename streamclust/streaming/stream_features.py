@@ -24,7 +24,7 @@ from streamclust.checkpoint import (
     write,
 )
 from streamclust.checkpoint.state import key_of
-from streamclust.engine.features import FeatureSettings, FeatureStream
+from streamclust.engine.feature_stream import FeatureSettings, FeatureStream
 from streamclust.engine.incomplete import widths
 from streamclust.frames import TableLike
 from streamclust.lineage import Change

@@ -8,8 +8,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from streamclust.checkpoint.state import engine_from_state, engine_state
 from streamclust.engine import Engine, EngineSettings
-from streamclust.engine.capacity import FIRST_LEAVES, MAX_LEAVES, MAX_SUMMARY_BYTES, leaves_for
-from streamclust.engine.model import large_rows
+from streamclust.engine.capacity import leaves_for
+from streamclust.engine.results import large_rows
+from streamclust.engine.tuning import TUNING
 from streamclust.tree import SummaryTree
 
 
@@ -31,7 +32,11 @@ def many():
 
 def test_many_clusters_get_more_leaves(many):
     assert len(many.model.names) == 100
-    assert many.shards[0].tree.max_leaves == leaves_for(100, many.shards[0].tree.leaf_bytes) > FIRST_LEAVES
+    assert (
+        many.shards[0].tree.max_leaves
+        == leaves_for(100, many.shards[0].tree.leaf_bytes)
+        > TUNING.first_leaves
+    )
 
 
 def test_a_bound_that_is_given_holds():
@@ -46,7 +51,7 @@ def test_a_saved_engine_keeps_its_room(many):
     more = grid(3000, 100, seed=1)
     for engine in (twin, many):
         engine.learn(more)
-    assert twin.shards[0].tree.max_leaves == many.shards[0].tree.max_leaves > FIRST_LEAVES
+    assert twin.shards[0].tree.max_leaves == many.shards[0].tree.max_leaves > TUNING.first_leaves
     for name, value in many.shards[0].tree.to_arrays().items():
         assert_array_equal(value, twin.shards[0].tree.to_arrays()[name], err_msg=name)
 
@@ -69,8 +74,8 @@ def test_shards_have_the_same_room(many):
 @given(st.integers(1, 100_000), st.integers(100, 10**7))
 def test_room_is_bounded(n_clusters, leaf_bytes):
     leaves = leaves_for(n_clusters, leaf_bytes)
-    assert FIRST_LEAVES <= leaves <= MAX_LEAVES
-    assert leaves == FIRST_LEAVES or leaves * leaf_bytes <= MAX_SUMMARY_BYTES
+    assert TUNING.first_leaves <= leaves <= TUNING.max_leaves
+    assert leaves == TUNING.first_leaves or leaves * leaf_bytes <= TUNING.max_summary_bytes
     assert leaves <= leaves_for(n_clusters + 1, leaf_bytes)
 
 

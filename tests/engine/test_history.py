@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from streamclust.engine import Engine, EngineSettings
-from streamclust.engine.schedule import LOOK_EVENTS
+from streamclust.engine.tuning import TUNING
 from streamclust.moments import Moments
 from streamclust.streaming import StreamClusterer
 
@@ -21,10 +21,14 @@ def learnt(n, share, weight=None):
 
 @pytest.mark.compiled
 def test_the_history_follows_the_shares_of_the_stream():
-    engine = learnt(40 * LOOK_EVENTS, lambda i: np.where(i < 20 * LOOK_EVENTS, 0.8, 0.3))
+    engine = learnt(40 * TUNING.look_events, lambda i: np.where(i < 20 * TUNING.look_events, 0.8, 0.3))
     here = int(engine.model.predict(np.zeros((1, 2)))[0])
-    early = [s.shares[here] for s in engine.lineage.history if 4 * LOOK_EVENTS < s.at < 19 * LOOK_EVENTS]
-    late = [s.shares[here] for s in engine.lineage.history if s.at > 22 * LOOK_EVENTS]
+    early = [
+        s.shares[here]
+        for s in engine.lineage.history
+        if 4 * TUNING.look_events < s.at < 19 * TUNING.look_events
+    ]
+    late = [s.shares[here] for s in engine.lineage.history if s.at > 22 * TUNING.look_events]
     assert len(early) >= 10
     assert len(late) >= 10
     np.testing.assert_allclose(np.mean(early), 0.8, atol=0.03)
@@ -42,8 +46,8 @@ def test_the_history_begins_with_the_first_event_and_counts_weights():
 @pytest.mark.compiled
 def test_the_history_counts_every_look_though_its_steps_are_longer():
     """Blocks of two looks, and steps of more: looks between the steps must not be passed over."""
-    n = 600 * LOOK_EVENTS
-    engine = learnt(n, lambda i: (i // (2 * LOOK_EVENTS) % 2).astype(float))
+    n = 600 * TUNING.look_events
+    engine = learnt(n, lambda i: (i // (2 * TUNING.look_events) % 2).astype(float))
     shares = np.array([list(step.shares.values()) for step in engine.lineage.history if step.at > n // 2])
     assert len(shares) > 100
     np.testing.assert_allclose(shares.mean(axis=0), 0.5, atol=0.03)
@@ -51,8 +55,8 @@ def test_the_history_counts_every_look_though_its_steps_are_longer():
 
 @pytest.mark.compiled
 def test_a_cluster_has_its_share_from_the_event_it_is_born_at():
-    engine = learnt(6 * LOOK_EVENTS, lambda i: np.where(i < 3 * LOOK_EVENTS, 1.0, 0.5))
-    (newborn,) = [c for c in engine.lineage if c.at > 2 * LOOK_EVENTS]
+    engine = learnt(6 * TUNING.look_events, lambda i: np.where(i < 3 * TUNING.look_events, 1.0, 0.5))
+    (newborn,) = [c for c in engine.lineage if c.at > 2 * TUNING.look_events]
     step = next(s for s in engine.lineage.history if s.at == newborn.at)
     (born,) = newborn.children
     assert step.shares[born] == pytest.approx(0.5, abs=0.1)
@@ -71,12 +75,12 @@ def test_the_history_goes_with_the_checkpoint(tmp_path):
 def test_a_cluster_the_sample_has_not_seen_is_as_it_was_published():
     engine = learnt(300, lambda i: 0.5)
     far = Moments.of_points(np.random.default_rng(1).normal([-300.0, 70.0], size=(40, 2)))
-    engine._open(far)
-    newborn = engine.clusters()[-1]
+    engine.monitor.births.open(far)
+    newborn = engine.queries.clusters()[-1]
     np.testing.assert_allclose(newborn.mean, far.mean)
     np.testing.assert_allclose(newborn.covariance, far.covariance)
-    assert (engine.clusters().weight > 0).all()
-    assert engine.clusters().weight.sum() == pytest.approx(300.0)
+    assert (engine.queries.clusters().weight > 0).all()
+    assert engine.queries.clusters().weight.sum() == pytest.approx(300.0)
     assert engine.model.result.clusters.weight.sum() == pytest.approx(300.0)
-    tree = engine.snapshot()
+    tree = engine.queries.snapshot()
     assert set(tree.ids[tree.cut_nodes(k=len(engine.model.ids))].tolist()) == set(engine.model.ids)

@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamclust import StreamClusterer
-from streamclust.engine.watch import WINDOW_EVENTS, Watch, side_by_side
+from streamclust.engine.event_ring import side_by_side
+from streamclust.engine.tuning import TUNING
+from streamclust.engine.watched_events import WatchedEvents
 
 CENTRES = np.array([[0, 0], [12, 0], [0, 12], [12, 12], [24, 6]], dtype=float)
 HERE, THERE = (0, 1), (2, 3, 4)
@@ -85,14 +87,14 @@ def test_a_leader_of_two_shards_has_the_clusters_of_both():
 def test_watched_events_of_both_sides_are_in_proportion_and_in_order(n, n_other):
     sides = []
     for sign, length in ((1.0, n), (-1.0, n_other)):
-        watch = Watch(n_features=1)
+        watch = WatchedEvents(n_features=1)
         watch.see(sign * np.arange(1.0, length + 1)[:, None], first=0)
         sides.append(watch)
     ours, theirs = sides
     total = n + n_other
-    ours.refill(side_by_side(ours.kept(), n, theirs.kept(), n_other), Watch.due(total))
+    ours.refill(side_by_side(ours.kept(), n, theirs.kept(), n_other), WatchedEvents.due(total))
     value = ours.latest()[:, 0]
-    assert len(value) == min(Watch.due(total), WINDOW_EVENTS)
+    assert len(value) == min(WatchedEvents.due(total), TUNING.window_events)
     for sign, length in ((1.0, n), (-1.0, n_other)):
         own = sign * value > 0
         stood_for = ours.stands_for()[own].sum()

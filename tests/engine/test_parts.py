@@ -6,11 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamclust.engine import Engine, EngineSettings, schedule
-from streamclust.engine.births import newborn
-from streamclust.engine.new_features import NEVER
-from streamclust.engine.present import WithStrays, as_of_now, drifted, p_value_of_shares
-from streamclust.engine.shards import Shard
-from streamclust.engine.watch import BLOCK_EVENTS, WINDOW_EVENTS, Watch, side_by_side, watched_in
+from streamclust.engine.event_ring import side_by_side
+from streamclust.engine.leaf_shares import WithStrays, as_of_now, drifted, p_value_of_shares
+from streamclust.engine.newborn import newborn
+from streamclust.engine.schedule import NEVER
+from streamclust.engine.shard import Shard
+from streamclust.engine.tuning import TUNING
+from streamclust.engine.watched_events import WatchedEvents, watched_in
 from streamclust.refit.dp_means.online import lead
 from streamclust.tree import SummaryTree
 from streamclust_connectors.synthetic import SyntheticMixture
@@ -19,16 +21,18 @@ from tests.streams import clustered
 # ---------------------------------------------------------------- watch
 
 
-@given(st.integers(1, 3 * WINDOW_EVENTS), st.lists(st.integers(1, 3 * WINDOW_EVENTS), max_size=5))
+@given(
+    st.integers(1, 3 * TUNING.window_events), st.lists(st.integers(1, 3 * TUNING.window_events), max_size=5)
+)
 def test_what_is_watched_does_not_depend_on_batches(n, cuts):
     rows = np.arange(float(n))[:, None]
-    whole, parts = Watch(1), Watch(1)
+    whole, parts = WatchedEvents(1), WatchedEvents(1)
     whole.see(rows, 0)
     for piece in np.split(rows, sorted({c for c in cuts if c < n})):
         parts.see(piece, int(piece[0, 0]))
     np.testing.assert_array_equal(whole.latest(), parts.latest())
-    chosen = set(watched_in(np.arange(n // BLOCK_EVENTS + 1)).tolist())
-    expected = [i for i in range(n) if i < WINDOW_EVENTS or i in chosen][-WINDOW_EVENTS:]
+    chosen = set(watched_in(np.arange(n // TUNING.block_events + 1)).tolist())
+    expected = [i for i in range(n) if i < TUNING.window_events or i in chosen][-TUNING.window_events :]
     np.testing.assert_array_equal(whole.latest()[:, 0], expected)
     np.testing.assert_array_equal(whole.numbers(), expected)
 
@@ -36,15 +40,15 @@ def test_what_is_watched_does_not_depend_on_batches(n, cuts):
 @given(st.integers(2, 64))
 def test_one_event_in_each_block_is_watched_whatever_the_period_of_the_stream(period):
     numbers = watched_in(np.arange(64 * period))
-    np.testing.assert_array_equal(numbers // BLOCK_EVENTS, np.arange(64 * period))
+    np.testing.assert_array_equal(numbers // TUNING.block_events, np.arange(64 * period))
     assert np.bincount(numbers % period, minlength=period).min() >= 30  # of 64
 
 
 def test_two_watches_become_one():
-    first, second = Watch(1), Watch(1)
+    first, second = WatchedEvents(1), WatchedEvents(1)
     first.see(np.zeros((10, 1)), 0, np.full(10, 2.0))
     second.see(np.ones((4, 1)), 0)
-    first.refill(side_by_side(first.kept(), 10, second.kept(), 4), Watch.due(14))
+    first.refill(side_by_side(first.kept(), 10, second.kept(), 4), WatchedEvents.due(14))
     np.testing.assert_array_equal(first.latest()[:, 0], [0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1])
     np.testing.assert_array_equal(first.weights(), np.where(first.latest()[:, 0], 1, 2))
 
@@ -86,7 +90,7 @@ def test_the_present_of_what_forgets_is_no_older_than_its_memory():
     engine = Engine(1, EngineSettings(half_life=300.0, background=False))
     engine.learn(rng.normal(size=(6000, 1)) + 9.0 * labels[:, None])
     kept = np.exp2(-np.arange(6000)[::-1] / 300.0)
-    shares = engine.clusters().weight / engine.clusters().weight.sum()
+    shares = engine.queries.clusters().weight / engine.queries.clusters().weight.sum()
     assert shares.max() == pytest.approx(kept[labels].sum() / kept.sum(), abs=0.05)
 
 
@@ -120,19 +124,19 @@ def test_a_new_cluster_is_shown_before_any_refit_found_it(penalty):
     rng = np.random.default_rng(0)
     told = []
     engine = Engine(2, EngineSettings(background=False, birth_penalty=penalty), told.append)
-    old = rng.normal(size=(12 * schedule.LOOK_EVENTS, 2))
+    old = rng.normal(size=(12 * TUNING.look_events, 2))
     engine.learn(old)
     before = len(told)
     new = (
-        rng.normal(size=(schedule.LOOK_EVENTS, 2))
-        + np.where(rng.random(schedule.LOOK_EVENTS) < 0.5, 0.0, 30.0)[:, None]
+        rng.normal(size=(TUNING.look_events, 2))
+        + np.where(rng.random(TUNING.look_events) < 0.5, 0.0, 30.0)[:, None]
     )
     engine.learn(new)
     assert [change.kind for change in told[before:]] == ["born"]
-    assert engine.change_due == engine.next_look  # it was seen, and a refit will judge it
+    assert engine.counters.change_due == engine.counters.next_look  # it was seen, and a refit will judge it
     assert engine.model.predict(np.array([[30.0, 30.0]])) == [engine.model.ids[-1]]
     engine.learn(np.tile(new, (2, 1)))
-    assert engine.change_due == NEVER
+    assert engine.counters.change_due == NEVER
     assert [change.kind for change in told[before:]] == ["born"]  # the refit has confirmed it in silence
 
 

@@ -1,6 +1,6 @@
 """A service whose refits fail says so, and goes on."""
 
-from streamclust.engine import refits
+from streamclust.engine import refit
 from tests.http.conftest import N, objects, points, problem, taught
 
 
@@ -13,7 +13,7 @@ def test_refits_that_fail_are_told_and_the_service_goes_on(start, monkeypatch):
         raise ValueError("a matrix holds NaN")
 
     with monkeypatch.context() as patch:
-        patch.setattr(refits, "find", find)
+        patch.setattr(refit, "find", find)
         while found.service.clusterer.n_failed_in_a_row < 3:
             found.client.post("/v1/learn", json=objects(points(seed=1))).raise_for_status()
         told = problem(found.client.get("/readyz"), 503)["detail"]

@@ -6,7 +6,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from streamclust import StreamClusterer
-from streamclust.engine.view import ClusterView
+from streamclust.engine.cluster_view import ClusterView
 from streamclust.families import FAMILIES
 from streamclust.moments import Moments
 from streamclust.plots.projection import ELLIPSE_DEVIATIONS, OUTLINE_POINTS, principal_axes

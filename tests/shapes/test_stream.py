@@ -10,8 +10,8 @@ from sklearn.metrics import adjusted_rand_score
 
 from streamclust import StreamClusterer
 from streamclust.batch import StreamEstimator
+from streamclust.engine.joining import joined_components, tree_of
 from streamclust.engine.settings import EngineSettings
-from streamclust.engine.shaping import joined_components, tree_of
 from streamclust.moments import Moments
 from streamclust.refit.bkm.fit import fit_points
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from streamclust import StreamClusterer
-from streamclust.engine.births import newborn
+from streamclust.engine.newborn import newborn
 from streamclust.families import family as family_named
 from streamclust.families import scoring
 from streamclust.families.resolution import n_independent_rows, step_variance

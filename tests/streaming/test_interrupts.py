@@ -210,12 +210,12 @@ FORKING = """
     import os, sys, time
     import numpy as np
     from streamclust import StreamClusterer
-    from streamclust.engine import refits
+    from streamclust.engine import background, refit
 
     wait_for_it = sys.argv[1] == "waits"
     if not wait_for_it:
-        refits.FORK_SECONDS = 0.0
-    real = refits.find
+        background.FORK_SECONDS = 0.0
+    real = refit.find
 
     def slow(work):
         time.sleep(0.5)
@@ -226,15 +226,15 @@ FORKING = """
     x = centres[rng.integers(5, size=30_000)] + rng.normal(size=(30_000, 2))
     model = StreamClusterer()
     model.learn_many(x[:6000])
-    refits.find = slow
+    refit.find = slow
     done = 6000
-    while model._intake.engine.pending_refit is None:
+    while model._intake.engine.stream.pending_refit is None:
         model.learn_many(x[done : done + 1])
         done += 1
-    running = model._intake.engine.pending_refit._thread
+    running = model._intake.engine.stream.pending_refit._thread
     assert running.is_alive()
     child = os.fork()
-    refits.find = real
+    refit.find = real
     if wait_for_it:
         assert not running.is_alive()
     model.learn_many(x[done:])

@@ -113,7 +113,7 @@ def test_parts_of_other_features(rows):
 def test_clusters_are_shown_as_published_where_all_shards_have_gone_elsewhere():
     model = StreamClusterer()
     model.learn_many(np.random.default_rng(0).normal(size=(100, 2)), shard="a")
-    published = model.model.shown.clusters.weight.tolist()
+    published = model.model.active.clusters.weight.tolist()
     model.release("a")
     assert model.shards == ()
     assert [cluster.weight for cluster in model.clusters] == published

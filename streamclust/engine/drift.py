@@ -1,0 +1,207 @@
+"""The ladder: compares windows of several lengths, each with the one before it, to find when the stream changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from streamclust._kernels.engine.windows import (
+    at_rest,
+    block_sums,
+    fit_statistics,
+    ladder_statistics,
+    mean_statistics,
+)
+from streamclust._kernels.types import Floats
+from streamclust.engine.dependence import BlockCurve
+from streamclust.engine.model import Model, Seen
+from streamclust.engine.shards import Shards
+from streamclust.engine.tuning import TUNING
+from streamclust.late import chdtrc, fdtrc
+
+
+class Rung(NamedTuple):
+    """A window that differs from the one before it."""
+
+    span: int
+    """Number of events since it began."""
+    rows: Floats
+    weight: Floats
+
+
+class Findings(NamedTuple):
+    """Result of a look: the shortest windows whose p-values are below move_p_value and change_p_value."""
+
+    fits: bool
+    """Whether the newest events fit the model."""
+    fresh: Rung | None = None
+    since: Rung | None = None
+
+
+def p_value(new: Floats, old: Floats) -> float:
+    """p-value of the means being equal in two windows: of all means together, or of the one that differs most.
+
+    Shares do not count: sources that report in turns, in blocks of any length, are no drift.
+    """
+    return float(
+        p_values(mean_statistics(new, old, TUNING.min_judged_events)[None], (new.shape[1] - 2) // 2)[0]
+    )
+
+
+def p_values(statistics: Floats, d: int) -> Floats:
+    """p-values of rows of `mean_statistics`, of D features."""
+    every, largest, cells = statistics.T
+    df = d * np.maximum(cells, 1.0)
+    p = 2.0 * np.minimum(chdtrc(df, every), cells * chdtrc(d, largest))
+    return np.where(cells * d > 0, np.minimum(1.0, p), 1.0)
+
+
+def fit(newest: Floats) -> float:
+    """p-value of a window under the model: compared with an endless window that fits the model exactly."""
+    d = (newest.shape[1] - 2) // 2
+    return float(p_values(fit_statistics(newest, TUNING.min_judged_events)[None], d)[0])
+
+
+def look(shards: Shards, model: Model, n_seen: int, begin: int, moving: bool, tolerated: float) -> Findings:
+    """Compare windows of the newest events with those before them, and the shortest with the model.
+
+    Windows of all events in a row are only tried where the shortest does not fit, or means are moving already.
+    """
+    rows, weight = shards.recent.latest(TUNING.min_window_events)
+    newest = block_sums(*model.see(rows), weight, len(model.rows) + 1, TUNING.min_window_events)
+    fits = True
+    if len(newest):
+        if not (moving or model.moved):  # at most looks nothing has moved: that shows without p-values
+            blocks = shards.recent.sums_by(model.published, TUNING.min_window_events)
+            if at_rest(newest[0], blocks, tolerated, TUNING.min_judged_events):
+                return Findings(fits=True)
+        outside = newest[0, -1, 0] / max(newest[0, :, 0].sum(), 1e-300)
+        fits = bool(outside <= tolerated and fit(newest[0]) >= TUNING.move_p_value)
+    fresh = since = None
+    wandering = Wandering(shards, model, begin)
+    for near, n, p in climb(shards, model, near=moving or not fits):
+        if p >= TUNING.move_p_value or (p := wandering.p_value(near, n, p)) >= TUNING.move_p_value:
+            continue
+        found = window(shards, n_seen, near, n)
+        fresh = fresh or found
+        if p < TUNING.change_p_value:
+            since = found
+            break
+    return Findings(fits, fresh, since)
+
+
+class Wandering:
+    """Compares windows whose means may wander: their differences are judged by those of windows before them."""
+
+    def __init__(self, shards: Shards, model: Model, begin: int) -> None:
+        self._shards = shards
+        self._model = model
+        self._begin = begin
+
+    @cached_property
+    def _watched(self) -> tuple[Floats, Seen]:
+        rows, weight, _ = self._shards.recent.watched()
+        return weight, self._model.see(rows)
+
+    @cached_property
+    def _latest(self) -> tuple[Floats, Seen]:
+        rows, weight = self._shards.recent.latest()
+        return weight, self._model.see(rows)
+
+    def p_value(self, near: bool, n: int, independent: float) -> float:
+        """p-value of the means being equal in the newest n events and the n before them.
+
+        The latest events in a row, if `near`, else watched ones. It is `independent`, that of independent events,
+        unless those since `begin`, but before the newer window, depend on each other. Then the variance of a difference
+        is that of independent events and, beyond it, what means have wandered over such a time; as that was estimated,
+        the statistic has the tail of an F distribution.
+        """
+        stride = float(self._shards.recent.stands_for()[-1])
+        curves = self._curves(n if near else n * stride)
+        if all(curve.correlation_time() == 1.0 for curve, _ in curves):
+            return independent
+        k, d = len(self._model.rows), self._model.whitened_features
+        weight, seen = self._latest if near else self._watched
+        first = len(weight) - 2 * n
+        new, old = block_sums(*seen.some(slice(first, None)), weight[first:], k + 1, n)[:, :k]
+        size = [part[:, 0] ** 2 / np.maximum(part[:, 1], 1e-300) for part in (new, old)]
+        judged = np.minimum(*size) >= TUNING.min_judged_events
+        if not judged.any():
+            return 1.0
+        a, b = (part[judged, None] for part in size)
+        step = (
+            1.0 if near else float(self._shards.recent.stands_for()[first:].min())
+        )  # means of a shorter time vary more
+        span = np.minimum(a, b)[:, 0] * step
+        wandered, n_bends = (
+            np.max(parts, axis=0)
+            for parts in zip(*(curve.excess_at(span / each) for curve, each in curves), strict=True)
+        )
+        (m, inner), (o, outer) = (moments_of(part[judged], d) for part in (new, old))
+        variance = np.maximum(1.0, (a * inner + b * outer) / (a + b))
+        statistic = ((m - o) ** 2 / (variance * (1 / a + 1 / b) + 4 * wandered[:, None])).sum(axis=1)
+        free = TUNING.min_freedom + n_bends * d / 2
+        cells = len(statistic)
+        every = fdtrc(d * cells, free.max(), statistic.sum() / (d * cells))
+        return float(min(1.0, 2.0 * min(every, cells * fdtrc(d, free, statistic / d).min())))
+
+    def _curves(self, newest: float) -> list[tuple[BlockCurve, float]]:
+        """Curves of block means before the newest events, and the events that each event compared stands for."""
+        watched, latest = self._shards.recent.watched()[2], self._shards.recent.latest_numbers()
+        end = int(latest[-1]) + 1 - newest
+        far, near = ((number >= self._begin) & (number < end) for number in (watched, latest))
+        rows, stride = self._shards.recent.evenly_watched(far)
+        parts = (self._watched, rows, stride), (self._latest, np.flatnonzero(near), 1.0)
+        k = len(self._model.rows)
+        return [(BlockCurve.of(seen.some(past), k), step) for (_, seen), past, step in parts if len(past)]
+
+
+def moments_of(sums: Floats, d: int) -> tuple[Floats, Floats]:
+    """Means and variances of each feature, from rows of `block_sums`."""
+    mean = sums[:, 2 : 2 + d] / sums[:, :1]
+    return mean, sums[:, 2 + d :] / sums[:, :1] - mean**2
+
+
+def climb(shards: Shards, model: Model, near: bool) -> Iterator[tuple[bool, int, float]]:
+    """Every window, the shortest first: whether it is of events in a row or of watched ones, how many, and p-value."""
+    if near:
+        rows, weight = shards.recent.latest()
+        for n, p in rungs(
+            weight, lambda part: model.see(rows[part]), len(model.rows), TUNING.look_events // 2
+        ):
+            yield True, n, p
+    if model.moved:
+        rows, weight, _ = shards.recent.watched()
+        for n, p in rungs(
+            weight, lambda part: model.see(rows[part]), len(model.rows), TUNING.window_events // 2
+        ):
+            yield False, n, p
+    else:
+        blocks = shards.recent.sums_by(model.published, TUNING.min_window_events)
+        found = p_values(ladder_statistics(blocks, TUNING.min_judged_events), model.whitened_features)
+        for i, p in enumerate(found.tolist()):
+            yield False, TUNING.min_window_events << i, p
+
+
+def window(shards: Shards, n_seen: int, near: bool, n: int) -> Rung:
+    """The newest n events in a row or, if not `near`, the newest n watched ones."""
+    if near:
+        return Rung(n, *shards.recent.latest(n))
+    rows, weight, at = shards.recent.watched()
+    return Rung(n_seen - int(at[-n]), rows[-n:], weight[-n:])
+
+
+def rungs(weight: Floats, see: Callable[[slice], Seen], k: int, longest: int) -> Iterator[tuple[int, float]]:
+    """Compare the newest events with as many before them, 256 and then twice as many each time; labelled as needed."""
+    n, total = TUNING.min_window_events, len(weight)
+    blocks: Floats | None = None
+    while 2 * n <= total and n <= longest:
+        part = slice(total - 2 * n, total if blocks is None else total - n)
+        more = block_sums(*see(part), weight[part], k + 1, TUNING.min_window_events)
+        blocks = more if blocks is None else np.concatenate([blocks, more])
+        half = n // TUNING.min_window_events
+        yield n, p_value(blocks[:half].sum(axis=0), blocks[half:].sum(axis=0))
+        n *= 2

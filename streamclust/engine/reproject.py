@@ -1,0 +1,40 @@
+"""Reprojection of a stream to another sketch: trees, recent events and clusters are mapped, and ids stay."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from streamclust.engine.model import Model
+from streamclust.engine.results import NOWHERE, Result, having
+from streamclust.engine.stream import Stream
+from streamclust.moments import Moments
+from streamclust.refit.bkm.fit import scored
+from streamclust.refit.partition import Partition
+from streamclust.sketch import CoordinateMap, Sketch
+from streamclust.tree import SummaryTree
+
+
+def reproject(stream: Stream, sketch: Sketch) -> None:
+    """Map everything that a stream has learnt to the coordinates of another sketch."""
+    assert stream.sketch is not None
+    change = CoordinateMap.between(stream.sketch, sketch)
+    stream.shards.reproject(change)
+    stream.sketch = sketch
+    if stream.model is not None:
+        stream.model = reprojected_model(stream, stream.model, change)
+
+
+def reprojected_model(stream: Stream, model: Model, change: CoordinateMap) -> Model:
+    """The model with its clusters mapped, under the prior of all events until a refit has learnt its own."""
+    tree = stream.shards.merged_tree()
+    result = reprojected_result(stream, model.result, change.moments(model.result.clusters), tree)
+    running = None if model.running is None else change.moments(model.running)
+    return model.changed(result=result, running=running, sketch=stream.sketch)
+
+
+def reprojected_result(stream: Stream, result: Result, clusters: Moments, tree: SummaryTree) -> Result:
+    """The result of a refit with its clusters in other coordinates."""
+    if not isinstance(result, Partition):
+        return having(result, clusters)
+    family, mixture = scored(stream.settings.family, stream.settings.mixture, tree)
+    return replace(result, family=family, mixture=mixture, clusters=clusters, labels=NOWHERE, radius=None)
