@@ -156,7 +156,7 @@ def traffic(d: int, n: int, seed: int, partitions: int) -> Traffic:
         bodies, pack = [], 0.0
         for number, member in enumerate(members):
             part = np.array_split(rows[number], 4)[phase]
-            member.follow(None if leader.model is None else leader.merged_state())
+            member.sharing.follow(None if leader.model is None else leader.sharing.merged_state())
             member.learn_many([dict(zip(names, row, strict=True)) for row in part.tolist()], shard=number)
             start = process_time()
             summary = shard_in(member.to_state(), number)
@@ -165,14 +165,14 @@ def traffic(d: int, n: int, seed: int, partitions: int) -> Traffic:
             pack += (process_time() - start) / partitions
         start = process_time()
         for number, body in enumerate(bodies):
-            leader.replace_shard(number, StoredState("state", "", body).state())
+            leader.shards.replace(number, StoredState("state", "", body).state())
         read = process_time() - start
-        leader.catch_up()
+        leader.sharing.catch_up()
         refit = process_time() - start - read
-        model = packed(leader.merged_state())
+        model = packed(leader.sharing.merged_state())
         read = process_time() - start - refit
         start = process_time()
-        members[0].follow(StoredState("model", "", model).state())
+        members[0].sharing.follow(StoredState("model", "", model).state())
         follow = process_time() - start
     return Traffic(pack, len(bodies[0]), read, follow, refit, len(model))
 
@@ -227,7 +227,7 @@ def takeover(cluster: Cluster, d: int = 12, generations: int = 20) -> None:
     """Print how long a new owner takes to read and adopt the latest of many generations of a summary."""
     topic, learner = cluster.topic("takeover"), StreamClusterer()
     learner.learn_many(events(20_000, d=d)[1], shard=0)
-    body = packed(learner.export_shard(0))
+    body = packed(learner.shards.export(0))
     for _ in range(generations):
         for value, key, headers, _ in parts("g", STATE, body, 900_000):
             cluster.producer.send(topic, value, key, list(headers), 0)
@@ -236,9 +236,9 @@ def takeover(cluster: Cluster, d: int = 12, generations: int = 20) -> None:
     for _ in range(5):
         log, owner = StateLog(topic, "g", cluster.options), StreamClusterer()
         start = time.perf_counter()
-        owner.adopt(0, log.newest(0, STATE)[STATE].state())
+        owner.shards.adopt(0, log.newest(0, STATE)[STATE].state())
         times.append(time.perf_counter() - start)
-        assert owner.n_seen_by_shard == learner.n_seen_by_shard
+        assert owner.shards.n_seen == learner.shards.n_seen
         log.close()
     print(
         f"a new owner takes over {len(body) / 1e6:.2f} MB (D = {d}) in {min(times):.2f} to {max(times):.2f} s, "

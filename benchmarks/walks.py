@@ -12,6 +12,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
@@ -28,8 +29,16 @@ from streamclust_connectors.sources import MemorySource
 ROOTS = tuple(Path(str(package.__file__)).parent for package in (streamclust, streamclust_connectors))
 WARM_EVENTS = 300
 """Events learnt before the call that is traced: the first refit is done, the next is far away."""
+FIRST_REFIT_EVENTS = 20
+"""Events before the first refit, in the walk of a refit."""
 RECORDS = 50
 """Records of the poll that is traced."""
+
+
+MAX_BUFFERED_EVENTS = 1000
+"""More events than the buffer holds."""
+TREE = ("streamclust/tree/summary.py", "SummaryTree.insert_checked")
+"""The function that inserts rows into a tree."""
 
 
 class Call(NamedTuple):
@@ -128,10 +137,21 @@ def learn_one() -> Walk:
     return traced(lambda: model.learn_one(event))
 
 
+def flush() -> Walk:
+    """The event that fills the buffer: the buffered events are learnt by the tree."""
+    model = StreamClusterer(background=False)
+    model.learn_many(events(WARM_EVENTS))
+    for event in events(MAX_BUFFERED_EVENTS, seed=1):
+        walk = traced(partial(model.learn_one, event))
+        if TREE in walk.functions:
+            return walk
+    raise ValueError("the buffer was never full")
+
+
 def refit() -> Walk:
     """The event that is followed by the first refit."""
-    model = StreamClusterer(background=False)
-    model.learn_many(events(2 * WARM_EVENTS)[: model.until_due - 1])
+    model = StreamClusterer(background=False, warmup=FIRST_REFIT_EVENTS)
+    model.learn_many(events(2 * WARM_EVENTS)[: FIRST_REFIT_EVENTS - 1])
     (event,) = events(1, seed=1)
     return traced(lambda: model.learn_one(event))
 
@@ -164,6 +184,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     print(f"{'walk':<44} {'calls':>7} {'functions':>9} {'files':>5}")
     show("learn_one", learn_one(), given.list)
+    full = flush()
+    show("learn_one that fills the buffer", full, given.list)
+    show("  on the stack at the tree", full.until(*TREE).stack(), given.list)
     show("learn_one with a refit", refit(), given.list)
     turn = service_turn()
     show(f"service turn, {RECORDS} records", turn, given.list)

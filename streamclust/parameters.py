@@ -88,7 +88,7 @@ PARAMETERS: dict[str, Parameter] = {
     "half_life": Parameter(
         float | None,
         None,
-        "An event's weight halves after so many events, or so much time if times are given; by default never.",
+        "Half-life of an event's weight: a number of events or, if times are given, a time; by default none.",
         use_none_to="never forget",
     ),
     "drift": Parameter(
@@ -175,8 +175,8 @@ PARAMETERS: dict[str, Parameter] = {
     "max_directions": Parameter(
         int | None,
         None,
-        "Gaussian events of more features than this are taken to at most so many directions; by default those of more "
-        "than 64 features, to at most 16.",
+        "Gaussian events of more features than this are reduced to this many directions at most; by default those of "
+        "more than 64 features, to at most 16.",
         "The directions are those in which the first 1,024 events vary most above the noise; until then events wait, "
         "and all are one cluster. Clusters are found in these directions, and reported in the features.",
         use_none_to="reduce events of more than 64 features",

@@ -7,7 +7,7 @@
 >>> merge_all(trees).n_events
 400
 
-`StreamClusterer.learn_tree` learns what they have learnt.
+`StreamClusterer.shards.learn_tree` learns what they have learnt.
 """
 
 from __future__ import annotations

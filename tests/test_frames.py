@@ -31,7 +31,7 @@ def test_a_clusterer_leaves_them_out_with_one_warning(kind):
     with pytest.warns(LeftOutColumns, match="left out: 'city', 'on', 'kind'") as told:
         model.learn_many(frame)
     model.learn_many(frame)  # without another warning, which would be an error here
-    assert model.refusals(frame) == {}
+    assert model.check(frame).refused == {}
     assert [warning.filename for warning in told] == [__file__]
     plain = StreamClusterer(feature_order=("y", "x"))
     for _ in range(2):

@@ -28,7 +28,7 @@ from streamclust.parameters import (
     taken_by,
 )
 from streamclust.streaming.clocks import MAX_STEP_HALF_LIVES, MAX_VOTES
-from streamclust.streaming.stream_clusterer import (
+from streamclust.streaming.clusterer import (
     MAX_FEATURES,
     MAX_SIMPLE_FEATURES,
     MAX_WIDE_FEATURES,

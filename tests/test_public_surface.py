@@ -21,7 +21,7 @@ PUBLIC = (
     "summaries",
     "warm",
 )
-PRIVATE = {"_engine", "_intake"}
+PRIVATE = {"_engine", "_pipeline"}
 """Parts of a clusterer that only its own modules may touch."""
 OUTSIDE = ("connectors", "examples", "benchmarks", "tests")
 
@@ -48,7 +48,7 @@ def test_nobody_reaches_into_a_clusterer(folder):
 
 
 def test_the_walk_finds_what_it_looks_for():
-    tree = ast.parse('model._engine.shards\ngetattr(model, "_intake")\nmodel.tree')
+    tree = ast.parse('model._engine.shards\ngetattr(model, "_pipeline")\nmodel.tree')
     assert {name for name, _ in reached(tree)} >= PRIVATE
 
 

@@ -41,7 +41,18 @@ FIRST = {
         *("river", "scikit-learn", "choose", "drift", "hierarchy", "alerts"),
         *("files", "http", "kafka", "kubernetes", "spark"),
     ],
-    "concepts": ["index", "tree", "refits", "ids", "exactly-once"],
+    "concepts": [
+        "index",
+        "events",
+        "tree",
+        "refits",
+        "changes",
+        "ids",
+        "shapes",
+        "exactly-once",
+        "service",
+        "kernels",
+    ],
     "reference": ["index", "streaming", "batch"],
 }
 """The order of a section's pages; those that are not named come after, by name."""

@@ -12,7 +12,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from streamclust._kernels.types import Floats, Ints
 from streamclust.engine import Engine, EngineSettings, Model
-from streamclust.engine.door import Door
+from streamclust.engine.projection import Projection
 from streamclust.engine.settings import check_parameters
 from streamclust.frames import warn_left_out, without_text
 from streamclust.lineage import Change
@@ -53,7 +53,7 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         Events before the first refit; by default 8 for each feature, but at least 20 and at most 100. Until then
         everything is one cluster. The next refits come each time the count has doubled.
     half_life
-        An event's weight halves after so many events, or so much time if times are given; by default never.
+        Half-life of an event's weight: a number of events or, if times are given, a time; by default none.
     drift
         Whether the clusters are those of the latest events ("follow") or of all events in any order ("ignore").
         "follow": clusters that the latest 30,000 events no longer hold are retired, and shares are theirs where they
@@ -73,7 +73,7 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
     seed
         The same seed and events give the same clusters, however the events were batched.
     max_directions
-        Gaussian events of more features than this are taken to at most so many directions; by default those of more
+        Gaussian events of more features than this are reduced to this many directions at most; by default those of more
         than 64 features, to at most 16. The directions are those in which the first 1,024 events vary most above the
         noise; until then events wait, and all are one cluster. Clusters are found in these directions, and reported in
         the features.
@@ -167,7 +167,7 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         ours = {name: told.pop(name) for name in ("on_event", "max_directions", "scale", "outliers")}
         check_parameters(ours)
         self.engine_ = Engine(0, EngineSettings(**told), self.on_event)
-        self.door_ = Door(self.engine_, self.max_directions, self.scale)
+        self.projection_ = Projection(self.engine_, self.max_directions, self.scale)
 
     def _check_unchanged(self) -> None:
         """Raise ValueError if a parameter was set that what was learnt until now rests on."""
@@ -184,9 +184,9 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
     def _learn(self, points: Floats, weight: Floats | None, settle: bool) -> Self:
         x, w, t = check_rows(points.shape[1], points, weight, None)
         check_points(self.family, x)
-        self.door_.learn(x, w, t)
+        self.projection_.learn(x, w, t)
         if settle:
-            self.door_.begin()
+            self.projection_.begin()
             self.engine_.settle()
         self.labels_ = self._labels(points)
         return self
@@ -198,7 +198,7 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         found = self._model.assign(points)
         if self.outliers is None:
             return found.cluster
-        recent = None if self.door_.sketch is None else self.door_.recent.latest()
+        recent = None if self.projection_.sketch is None else self.projection_.recent.latest()
         return np.where(
             self.engine_.queries.tail(found.novelty, recent) < self.outliers, OUTLIER, found.cluster
         )

@@ -24,8 +24,8 @@ from streamclust.checkpoint.state import (
     shard_state,
     sketch_from_state,
 )
-from streamclust.checkpoint.validation import check_door, check_refusals
-from streamclust.checkpoint.waiting_events import pack_door, unpack_door
+from streamclust.checkpoint.validation import check_projection, check_refusals
+from streamclust.checkpoint.waiting_events import pack_projection, unpack_projection
 from streamclust.state import State
 
 __all__ = [
@@ -34,7 +34,7 @@ __all__ = [
     "CheckpointError",
     "Checkpoints",
     "State",
-    "check_door",
+    "check_projection",
     "check_refusals",
     "decode",
     "encode",
@@ -46,7 +46,7 @@ __all__ = [
     "model_from_state",
     "model_in",
     "model_state",
-    "pack_door",
+    "pack_projection",
     "read",
     "reason_of",
     "shard_from_state",
@@ -54,7 +54,7 @@ __all__ = [
     "shard_state",
     "sketch_from_state",
     "summary_in",
-    "unpack_door",
+    "unpack_projection",
     "waiting_in",
     "write",
 ]

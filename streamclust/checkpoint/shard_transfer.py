@@ -7,9 +7,9 @@ from typing import Any
 
 from streamclust.checkpoint.state import sketch_from_state, with_sketch
 from streamclust.checkpoint.waiting_events import pack_waiting, unpack_waiting, waiting_of
-from streamclust.engine.door import Block
 from streamclust.engine.shard import Shard
 from streamclust.engine.shards import key_of
+from streamclust.engine.wide_events import Block
 from streamclust.sketch import Sketch
 from streamclust.state import Arrays, State, under
 

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from streamclust.engine import Engine, Model
 from streamclust.engine.background import Refit
-from streamclust.engine.door import RECENT_EVENTS, Block, Door, Stage
 from streamclust.engine.event_ring import EventRing
 from streamclust.engine.outside_alarm import OutsideAlarm
+from streamclust.engine.projection import Projection, Stage
 from streamclust.engine.results import Result
+from streamclust.engine.wide_events import RECENT_EVENTS, Block
 from streamclust.families import family as family_named
 from streamclust.late import issparse
 from streamclust.moments import Moments
@@ -170,7 +171,7 @@ def check_refit(refit: Refit, engine: Engine) -> None:
     number("outside of the refit", found.outside, least=0.0)
 
 
-def check_door(door: Door, n_names: int) -> None:
+def check_projection(door: Projection, n_names: int) -> None:
     """The events that wait, and those kept beside a sketch; `n_names` features have names."""
     must(
         door.stage in get_args(Stage),

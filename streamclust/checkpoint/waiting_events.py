@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 
 from streamclust.checkpoint.validation import check_array
-from streamclust.engine.door import Block, Door, joined_blocks, stacked_rows
+from streamclust.engine.event_rows import stacked_rows
+from streamclust.engine.projection import Projection
+from streamclust.engine.wide_events import Block, joined_blocks
 from streamclust.late import csr_array, issparse
 from streamclust.sketch import Rows
 from streamclust.state import Arrays, State, under
 
 
-def pack_door(door: Door, arrays: Arrays, waiting: bool = True) -> dict[str, Any]:
+def pack_projection(door: Projection, arrays: Arrays, waiting: bool = True) -> dict[str, Any]:
     """Pack the events that wait and the counts: arrays go into `arrays`, the rest is returned.
 
     Not `waiting`: without the events that wait.
@@ -32,8 +34,8 @@ def pack_door(door: Door, arrays: Arrays, waiting: bool = True) -> dict[str, Any
     }
 
 
-def unpack_door(door: Door, state: State) -> None:
-    """Restore what `pack_door` packed."""
+def unpack_projection(door: Projection, state: State) -> None:
+    """Restore what `pack_projection` packed."""
     values = state.values.get("door")
     if values is None:  # an older checkpoint: nothing was reduced
         door.stage = "plain" if door.engine.n_seen else "new"

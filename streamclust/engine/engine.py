@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 from streamclust._kernels.types import Bools, Floats
 from streamclust.engine import schedule
 from streamclust.engine.imputer import Imputer
-from streamclust.engine.incomplete import Row, learn_filled, learn_with_zeros
 from streamclust.engine.model import Model
 from streamclust.engine.monitor import Monitor
 from streamclust.engine.new_features import FeatureSearch
@@ -155,20 +154,6 @@ class Engine:
         x, w, t = check_rows(self.n_features, rows, weight, time)
         check_points(self.settings.family, x)
         self.learn_checked(x, w, t, shard)
-
-    def learn_incomplete(
-        self, rows: Floats | list[Row], w: Floats, t: Floats, shard: Hashable = 0, zeros: bool = False
-    ) -> None:
-        """Learn checked rows that may lack features or bring new ones.
-
-        A missing value (NaN) is 0 with `zeros`; otherwise it is drawn from the model or, before the first refit, taken
-        from the nearest leaf.
-        """
-        if zeros:
-            learn_with_zeros(self, rows, w, t, shard)
-        else:
-            assert not isinstance(rows, list)  # cells are for events whose missing values are 0
-            learn_filled(self, rows, w, t, shard)
 
     def learn_tree(self, shard: Hashable, tree: SummaryTree) -> None:
         """Learn everything that a tree of the same features has learnt, and refit at once."""

@@ -19,7 +19,7 @@ class SketchTuning:
 
     max_directions: int = 16
     """Directions of a sketch, at most, unless told. A refit costs the cube of them; ten already tell a hundred topics
-    apart (CONTRIBUTING)."""
+    apart (docs/concepts/events.md)."""
     min_judged_events: int = 8
     """Events below which residuals are not judged, and below which a value counts as rare; not distinguished."""
     min_residual_share: float = 1e-9
@@ -39,7 +39,7 @@ class SketchTuning:
     """Share of zeros that a compressed feature has, at least; not distinguished."""
     compression_nats: float = 5.0
     """Nats by which a feature's other values must be likelier as log-normal than as normal to be compressed. Decided by
-    digits, which must not be (.77 -> .65 otherwise, CONTRIBUTING), together with `EXPONENTIAL_NATS`."""
+    digits, which must not be (.77 -> .65 otherwise, docs/concepts/events.md), together with `EXPONENTIAL_NATS`."""
 
 
 TUNING = SketchTuning()

@@ -4,25 +4,29 @@ from typing import TYPE_CHECKING
 
 from streamclust.engine import Model
 from streamclust.engine.cluster_view import ClusterView
-from streamclust.engine.door import LeftSketch
 from streamclust.engine.feature_profiles import FeatureProfile, Profiles
 from streamclust.engine.model import Assignment
-from streamclust.streaming.checked import Checked, Reason
-from streamclust.streaming.intake import RefusedEvents
-from streamclust.streaming.reporting import Cluster
-from streamclust.streaming.stream_clusterer import StreamClusterer
+from streamclust.engine.projection import LeftSketch
+from streamclust.streaming.checked_events import Checked, Reason
+from streamclust.streaming.clusterer import StreamClusterer
+from streamclust.streaming.clusters import Cluster
+from streamclust.streaming.refusals import RefusedEvents
+from streamclust.streaming.shards import ClustererShards, FeatureShards, ModelSharing
 
 if TYPE_CHECKING:
-    from streamclust.streaming.stream_features import StreamFeatures
+    from streamclust.streaming.features import StreamFeatures
 
 __all__ = [
     "Assignment",
     "Checked",
     "Cluster",
     "ClusterView",
+    "ClustererShards",
     "FeatureProfile",
+    "FeatureShards",
     "LeftSketch",
     "Model",
+    "ModelSharing",
     "Profiles",
     "Reason",
     "RefusedEvents",
@@ -35,6 +39,6 @@ def __getattr__(name: str) -> object:
     """Import StreamFeatures on first use, so that a service starts faster."""
     if name != "StreamFeatures":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from streamclust.streaming.stream_features import StreamFeatures
+    from streamclust.streaming.features import StreamFeatures
 
     return StreamFeatures

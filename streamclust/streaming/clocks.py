@@ -37,7 +37,7 @@ class Clock:
     Traceback (most recent call last):
         ...
     streamclust.streaming.clocks.WrongTimeError: time 5000 is 4998 ahead of the latest, 2, and one event may carry \
-time forward by 10 (max_time_step): it would weigh down all that was learnt. Once 4 events agree, time has moved
+time forward by 10 (max_time_step): it would outweigh everything learnt before. Once 4 events agree, time has moved
     >>> clock.tell(3.0)
     0.0
     """
@@ -122,7 +122,7 @@ time forward by 10 (max_time_step): it would weigh down all that was learnt. Onc
     def _refusal(self, t: float, latest: float) -> WrongTimeError:
         return WrongTimeError(
             f"time {t:.15g} is {t - latest:.6g} ahead of the latest, {latest:.15g}, and one event may carry time "
-            f"forward by {self.step:.6g} (max_time_step): it would weigh down all that was learnt. Once "
+            f"forward by {self.step:.6g} (max_time_step): it would outweigh everything learnt before. Once "
             f"{self._votes_needed} events agree, time has moved"
         )
 
@@ -149,7 +149,7 @@ class Clocks(dict[Hashable, Clock]):
     def tell(self, shard: Hashable, t: float | None) -> float:
         """Take the time of a shard's next event, or raise; returns by how much the clock was turned back before it."""
         if t is not None and not self.forgets:
-            raise ValueError("times only matter to a stream that forgets: give it a half_life")
+            raise ValueError("times are only used for forgetting: set half_life, or leave out the times")
         return self[shard].tell(t, self._elsewhere(shard)) if self.forgets else 0.0
 
     def all_in_time(self, shard: Hashable, times: Floats | None) -> bool:

@@ -1,23 +1,24 @@
-"""FixedParameters: parameters that a model is made, saved and loaded with; none of them changes on the way."""
+"""FixedParameters: a model keeps the parameters it was made with, and is saved and loaded with them."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from inspect import Parameter, signature
 from typing import Any, ClassVar, Self
 
-from streamclust.checkpoint import CheckpointError
+from streamclust.checkpoint import CheckpointError, State, read, write
 from streamclust.engine.settings import check_parameters
 from streamclust.lineage import Change, Lineage
-from streamclust.streaming.shared_model import SharedModel
+from streamclust.streaming.thread_safety import ThreadSafe
 from streamclust.values import shown
 
 POSITIONAL = "_POSITIONAL_ARGS"
 """River's name for the arguments that a constructor takes by `*args`."""
 
 
-class FixedParameters(SharedModel):
+class FixedParameters(ThreadSafe):
     """A model whose learning was set up by its constructor."""
 
     _parameters: ClassVar[tuple[str, ...]]
@@ -27,6 +28,24 @@ class FixedParameters(SharedModel):
     def lineage(self) -> Lineage:
         """The lives of what was found; it calls `on_event`."""
         raise NotImplementedError
+
+    def to_state(self, positions: Mapping[str, Any] | None = None) -> State:
+        """Everything as arrays and JSON."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_state(cls, state: State, on_event: Callable[[Change], object] | None = None) -> Self:
+        """The model that `to_state` was called on."""
+        raise NotImplementedError
+
+    def save(self, path: str | os.PathLike[str], positions: Mapping[str, Any] | None = None) -> None:
+        """Write the whole state to one file, atomically; `positions` (offsets of the source) are stored with it."""
+        write(path, self.to_state(positions))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], on_event: Callable[[Change], object] | None = None) -> Self:
+        """Continue from a file, bit for bit; CheckpointError says what is wrong with one that cannot be used."""
+        return cls.from_state(read(path), on_event)
 
     def _get_params(self) -> dict[str, Any]:
         raise NotImplementedError

@@ -210,10 +210,10 @@ class Chaos:
             for number, (_, rows) in enumerate(self.parts):
                 ours = log.newest(number, STATE)[STATE].state()
                 alone = StreamClusterer(**OPTIONS)
-                alone.follow(None)
+                alone.sharing.follow(None)
                 name, rows = (self.topic, number), np.asarray(rows)
                 alone.learn_many([{"x0": x, "x1": y} for x, y in rows.tolist()], shard=name)
-                theirs = alone.export_shard(name)
+                theirs = alone.shards.export(name)
                 assert ours.values["n_seen"] == len(rows)
                 assert encode(learnt(ours)) == encode(learnt(theirs)), (
                     f"the tree of partition {number} differs from that of an undisturbed run"

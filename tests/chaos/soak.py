@@ -55,10 +55,10 @@ class Ledger:
         self.weight[block.shard] = self.weight.get(block.shard, 0.0) * fade + float(np.sum(weight))
 
     def check(self, model, weights=True):
-        assert model.n_seen_by_shard == self.n, f"events by shard {model.n_seen_by_shard}, not {self.n}"
+        assert model.shards.n_seen == self.n, f"events by shard {model.shards.n_seen}, not {self.n}"
         assert model.n_seen == sum(self.n.values())
         for shard, expected in self.weight.items() if weights else ():
-            weight = float(model.shard_tree(shard).total.weight[0])
+            weight = float(model.shards.tree(shard).total.weight[0])
             assert abs(weight - expected) <= EXACT * expected, (
                 f"shard {shard} weighs {weight}, not {expected}"
             )

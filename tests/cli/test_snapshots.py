@@ -102,7 +102,7 @@ def test_inspect_finds_the_latest_and_knows_a_partition_from_a_clusterer(kept, i
 
     from streamclust.checkpoint import write
 
-    write(kept / "part.checkpoint", deepcopy(model).release(("events", 0)))
+    write(kept / "part.checkpoint", deepcopy(model).shards.release(("events", 0)))
     found = json.loads(invoke("inspect", kept / "part.checkpoint", "--json").stdout)
     assert found["kind"] == "one partition, handed over"
     assert found["events"] == 600

@@ -74,7 +74,7 @@ def report(service, path):
     } | {
         "positions": {f"{t}-{p}": at for (t, p), at in stats.positions.items()},
         "lag": {f"{t}-{p}": n for (t, p), n in stats.lag.items()},
-        "seen": {f"{t}-{p}": n for (t, p), n in learner.n_seen_by_shard.items()},
+        "seen": {f"{t}-{p}": n for (t, p), n in learner.shards.n_seen.items()},
         "clusters": learner.n_clusters if isinstance(learner, StreamClusterer) else 0,
         "at": time.time(),
     }  # fmt: skip

@@ -135,16 +135,16 @@ def test_a_partition_that_cannot_be_handed_over_is_not_lost(tmp_path):
     source.script.append(Revoked((Q,)))
     for _ in range(3):
         service.run_once()
-    assert service.clusterer.shards == (P,)
+    assert service.clusterer.shards.names == (P,)
     other = serve(MemorySource({Q: b}), store=StateDirectory(tmp_path))
     assert other.stats.events < N  # it began with what the first has left
-    total = other.clusterer.shard_tree(Q).total
+    total = other.clusterer.shards.tree(Q).total
     assert total.weight[0] == N
     assert np.allclose(total.mean[0], rows_b.mean(axis=0))
     full[0] = False
     service.stop()
     service.run()
-    assert service.clusterer.shards == (P,)
+    assert service.clusterer.shards.names == (P,)
     assert Checkpoints(tmp_path / "0").latest().values["n_seen"] == service.clusterer.n_seen
     other.partitions.store.close()
     assert StateDirectory(tmp_path, slot=7).find(Q)[0].offset == N
@@ -167,7 +167,7 @@ def test_a_partition_that_comes_back_before_it_was_handed_over(tmp_path):
     service.run()
     assert service.stats.events == N  # nothing was learnt again
     assert service.clusterer.n_seen == N
-    total = service.clusterer.shard_tree(P).total
+    total = service.clusterer.shards.tree(P).total
     assert np.allclose(total.mean[0], rows.mean(axis=0))
 
 

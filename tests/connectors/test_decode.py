@@ -171,5 +171,5 @@ def test_bytes_that_are_no_numbers_are_refused():
     )
     (failure,) = found.failures
     assert (failure.record.offset, "is NaN" in failure.reason) == (1, True)
-    ((place, reason),) = StreamClusterer().refusals(found.vectors).items()
+    ((place, reason),) = StreamClusterer().check(found.vectors).refused.items()
     assert (place, "finite" in str(reason)) == (1, True)

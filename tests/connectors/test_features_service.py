@@ -131,12 +131,12 @@ def test_a_partition_that_moves_is_learnt_once_by_someone(tmp_path):
     while not one.source.moved:
         one.run_once()
     one.checkpoint()
-    assert one.learner.shards == (P,)
+    assert one.learner.shards.names == (P,)
     assert one.learner.n_seen == 400
     other = serve(MemorySource({Q: values[300:]}), store=StateDirectory(tmp_path))
     assert other.stats.events == 200
     assert other.learner.n_seen == 200
-    assert other.learner.n_seen_by_shard == {Q: 300}
+    assert other.learner.shards.n_seen == {Q: 300}
 
 
 def test_checkpoints_of_something_else_are_refused(tmp_path):

@@ -4,6 +4,7 @@ import pytest
 
 from streamclust import StreamClusterer
 from streamclust.checkpoint import shard_in
+from streamclust.streaming import ModelSharing
 from streamclust_connectors.decode import Decoder
 from streamclust_connectors.interfaces import DataLoss, Transient, positions_from_state
 from streamclust_connectors.kafka.group_model import Leader
@@ -28,7 +29,7 @@ class Alone:
         self.closed = False
 
     def update_learner(self, learner):
-        learner.follow(None)
+        learner.sharing.follow(None)
 
     def update_leadership(self, positions):
         pass
@@ -190,13 +191,13 @@ def test_a_summary_that_cannot_be_read_is_left_out_of_the_model():
     sound = packed(shard_in(alone.to_state(), P))
     leader = Leader("in", 2, Read(sound, b"rubbish"), StreamClusterer(), 0)
     assert leader.publication().sequence == 1
-    assert leader.clusterer.shards == (P,)
+    assert leader.clusterer.shards.names == (P,)
 
 
 def test_a_refit_that_fails_leaves_the_group_its_last_model(monkeypatch):
     alone = StreamClusterer()
     alone.learn_many(events(N)[1], shard=P)
     leader = Leader("in", 1, Read(packed(shard_in(alone.to_state(), P))), StreamClusterer(), 0)
-    monkeypatch.setattr(leader.clusterer, "catch_up", lambda: 1 / 0)
+    monkeypatch.setattr(ModelSharing, "catch_up", lambda self: 1 / 0)
     with pytest.raises(Transient, match="model failed: ZeroDivisionError"):
         leader.publication()

@@ -113,7 +113,7 @@ def serve(cluster, topic, out, n, delivery):
     try:
         until("all events", lambda: service.run_once() or service.stats.events >= n)
         service.checkpoint()
-        totals = {name: service.clusterer.shard_tree(name).total for name in service.clusterer.shards}
+        totals = {name: service.clusterer.shards.tree(name).total for name in service.clusterer.shards}
     finally:
         source.close()
         sink.close()

@@ -257,7 +257,7 @@ def test_parts_and_a_partition_that_cannot_be_read(cluster, join):
         cluster.write(topic, events(N, seed=number)[0], number)
     later = join(topic, "later", largest=7000)
     until("the sound partition to go on", lambda: later.positions == {(topic, 0): 2 * N})
-    assert later.service.clusterer.n_seen_by_shard == {(topic, 0): 2 * N}
+    assert later.service.clusterer.shards.n_seen == {(topic, 0): 2 * N}
     (reason,) = later.service.stats.stopped.values()
     assert "format 99, written by streamclust 9.9" in reason
     assert "Run the version that wrote it" in reason

@@ -127,10 +127,10 @@ def test_a_tree_for_each_partition():
     (a, rows_a), (b, rows_b) = events(N, 1), events(N // 2, 2)
     service = serve(MemorySource({P: a, Q: b}, size=100))
     for name, rows in ((P, rows_a), (Q, rows_b)):
-        total = service.clusterer.shard_tree(name).total
+        total = service.clusterer.shards.tree(name).total
         assert total.weight[0] == len(rows)
         assert np.allclose(total.mean[0], rows.mean(axis=0))
-        assert bits_of(service.clusterer.shard_tree(name)) == bits_of(plain(rows, shard=name).tree)
+        assert bits_of(service.clusterer.shards.tree(name)) == bits_of(plain(rows, shard=name).tree)
 
 
 def bits_of(tree):
@@ -364,10 +364,10 @@ def test_partitions_move_with_what_was_learnt(tmp_path):
     assert (first.slot, second.slot) == (0, 1)
     half = {P: a[: N // 2], Q: b[: N // 2]}
     here = serve(MemorySource(half, script=[None] * 5 + [Revoked((Q,))]), store=first, policy=EAGER)
-    assert here.clusterer.shards == (P,)
+    assert here.clusterer.shards.names == (P,)
     there = serve(MemorySource({Q: b}), store=second)
     assert there.stats.positions == {Q: N}
-    total = there.clusterer.shard_tree(Q).total
+    total = there.clusterer.shards.tree(Q).total
     assert total.weight[0] == N
     assert np.allclose(total.mean[0], rows_b.mean(axis=0))
     # and back: the first finds what the second has learnt since, though its own old checkpoint knew less
@@ -375,7 +375,7 @@ def test_partitions_move_with_what_was_learnt(tmp_path):
     again = serve(MemorySource({P: a, Q: b}), store=StateDirectory(tmp_path))
     assert again.stats.events == N - N // 2
     for name, rows in ((P, rows_a), (Q, rows_b)):
-        assert np.allclose(again.clusterer.shard_tree(name).total.mean[0], rows.mean(axis=0))
+        assert np.allclose(again.clusterer.shards.tree(name).total.mean[0], rows.mean(axis=0))
 
 
 def test_what_a_process_leaves_that_was_killed_is_taken_over(tmp_path):
@@ -385,7 +385,7 @@ def test_what_a_process_leaves_that_was_killed_is_taken_over(tmp_path):
         serve(MemorySource({P: values}, size=50), Crashing(5, False), store, EAGER)
     other = serve(MemorySource({P: values}), store=StateDirectory(tmp_path))
     assert other.partitions.store.slot == 1
-    total = other.clusterer.shard_tree(P).total
+    total = other.clusterer.shards.tree(P).total
     assert total.weight[0] == N
     assert np.allclose(total.mean[0], rows.mean(axis=0))
     store.close()
@@ -393,7 +393,7 @@ def test_what_a_process_leaves_that_was_killed_is_taken_over(tmp_path):
     back = StateDirectory(tmp_path)
     assert back.slot == 0
     service = serve(MemorySource({Q: values[:10]}), store=back)
-    assert service.clusterer.shards == (Q,)
+    assert service.clusterer.shards.names == (Q,)
     assert back.find(P)[0].offset == N
 
 
@@ -401,7 +401,7 @@ def test_a_partition_that_is_assigned_again_goes_on_where_it_was(tmp_path):
     values, rows = events(N)
     script = [None, Revoked((P,)), Assigned((P,))]
     service = serve(MemorySource({P: values}, script=script), store=StateDirectory(tmp_path))
-    assert np.allclose(service.clusterer.shard_tree(P).total.mean[0], rows.mean(axis=0))
+    assert np.allclose(service.clusterer.shards.tree(P).total.mean[0], rows.mean(axis=0))
     assert service.clusterer.n_seen == N
 
 

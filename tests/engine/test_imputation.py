@@ -15,6 +15,7 @@ from streamclust.engine.engine import Engine
 from streamclust.engine.event_ring import side_by_side
 from streamclust.engine.imputation import Gaps, imputed, supported, uniforms
 from streamclust.engine.model import Model
+from streamclust.engine.projection import Projection
 from streamclust.engine.rollback import attempt
 from streamclust.engine.settings import EngineSettings
 from streamclust.engine.watched_events import WatchedEvents
@@ -42,7 +43,7 @@ def events(n, gone=0.2, seed=0):
 def engine_of(rows, weight=()):
     """An engine that has learnt rows that may lack values."""
     engine = Engine(rows.shape[1], EngineSettings(background=False))
-    engine.learn_incomplete(rows, np.asarray(weight, dtype=float), np.empty(0))
+    Projection(engine).learn(rows, np.asarray(weight, dtype=float), np.empty(0))
     return engine
 
 
@@ -116,7 +117,7 @@ def test_missing_counts_are_drawn_as_counts(family):
     model.settle()
     assert model.n_clusters == 2
     assert adjusted_rand_score(of, model.predict_many(rows)) > 0.98
-    points, _ = model.shard_tree(0).sample()
+    points, _ = model.shards.tree(0).sample()
     assert np.all((points >= 0) & (points == np.rint(points)))
     means = np.array([list(cluster.mean.values()) for cluster in model.clusters])
     expected = np.array([rows[of == k].mean(axis=0) for k in (0, 1)])
@@ -218,7 +219,7 @@ def test_older_checkpoints_have_no_missing_values():
         del part["learnt_here"]
     engine = engine_from_state(state)
     assert engine.shards.recent.gaps() is None
-    engine.learn_incomplete(events(3000, 0.3, seed=1)[0], np.empty(0), np.empty(0))
+    Projection(engine).learn(events(3000, 0.3, seed=1)[0], np.empty(0), np.empty(0))
     assert engine.n_seen == 4000
 
 

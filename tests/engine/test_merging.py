@@ -61,14 +61,14 @@ def test_after_a_merge_the_clusters_of_both_are_there(n_here, n_there, settings)
 @pytest.mark.parametrize("shard", [0, "another"])
 def test_after_learning_a_tree_its_clusters_are_there_too(shard):
     rng, here, there = pair(20_000, 20_000)
-    here.learn_tree(there.tree, [0, 1], shard=shard)
+    here.shards.learn_tree(there.tree, [0, 1], shard=shard)
     assert_all_there(here, rng)
 
 
 @pytest.mark.compiled
 def test_after_adopting_a_shard_its_clusters_are_there_too():
     rng, here, there = pair(20_000, 20_000)
-    here.adopt("there", there.release(0))
+    here.shards.adopt("there", there.shards.release(0))
     here.learn_many(events(rng, 500))
     assert_all_there(here, rng)
 
@@ -78,8 +78,8 @@ def test_a_leader_of_two_shards_has_the_clusters_of_both():
     rng, here, there = pair(20_000, 20_000)
     leader = StreamClusterer()
     for name, member in (("here", here), ("there", there)):
-        leader.replace_shard(name, member.export_shard(0))
-    leader.catch_up()
+        leader.shards.replace(name, member.shards.export(0))
+    leader.sharing.catch_up()
     assert_all_there(leader, rng)
 
 

@@ -64,7 +64,7 @@ def test_a_word_that_splits_clusters_is_used():
 
 
 @pytest.mark.compiled
-@pytest.mark.filterwarnings("ignore::streamclust.engine.door.LeftSketch")
+@pytest.mark.filterwarnings("ignore::streamclust.engine.projection.LeftSketch")
 def test_features_of_wide_events_split_clusters():
     rng, model = np.random.default_rng(0), StreamClusterer()
     centres = 3 * rng.normal(size=(5, 80))

@@ -95,7 +95,7 @@ def test_partitions_of_wide_rows_share_one_sketch(spark):
     assert model.n_clusters == 3
     assert adjusted_rand_score(labels[good], model.predict_many(rows[good]).astype(int)) > 0.99
     again = summarize(data.limit(100), columns, sketch=model.sketch, refused=lambda bad: None)
-    model.learn_tree(again, list(columns), "spark", model.sketch)
+    model.shards.learn_tree(again, list(columns), "spark", model.sketch)
     assert model.n_seen == 2998 + again.n_events
     found = assign(data, model, columns).select("cluster").toPandas()["cluster"]
     assert found.notna().sum() >= 2998

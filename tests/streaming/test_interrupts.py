@@ -228,10 +228,10 @@ FORKING = """
     model.learn_many(x[:6000])
     refit.find = slow
     done = 6000
-    while model._intake.engine.stream.pending_refit is None:
+    while model._pipeline.engine.stream.pending_refit is None:
         model.learn_many(x[done : done + 1])
         done += 1
-    running = model._intake.engine.stream.pending_refit._thread
+    running = model._pipeline.engine.stream.pending_refit._thread
     assert running.is_alive()
     child = os.fork()
     refit.find = real

@@ -31,7 +31,7 @@ def test_refusals_name_those_that_would_be_refused_and_change_nothing(rows):
     model.learn_many(events(rows[:100]))
     before = bits(model)
     batch = [{"a": 1.0, "b": 2.0}, {"a": "x"}, {"a": 1e200, "b": 0.0}, {}, {"c": 1.0}, {"c": "y"}]
-    reasons = model.refusals(batch)
+    reasons = model.check(batch).refused
     assert list(reasons) == [1, 2, 3, 5]
     assert "must be a number" in reasons[1]
     assert bits(model) == before
@@ -41,11 +41,11 @@ def test_refusals_name_those_that_would_be_refused_and_change_nothing(rows):
 
 
 def test_refusals_of_weights_times_and_families():
-    assert list(StreamClusterer().refusals([{"a": 1.0}] * 3, weight=[1.0, -1.0, 2.0])) == [1]
-    assert list(StreamClusterer().refusals([{"a": 1.0}] * 3, time=[0.0, 1.0, np.inf])) == [2]
-    assert list(StreamClusterer("poisson").refusals([{"a": 1.0}, {"a": -1.0}])) == [1]
-    assert list(StreamClusterer(missing="error").refusals([{"a": 1.0}, {"b": 1.0}])) == [1]
-    assert StreamClusterer().refusals(np.ones((3, 2))) == {}
+    assert list(StreamClusterer().check([{"a": 1.0}] * 3, weight=[1.0, -1.0, 2.0]).refused) == [1]
+    assert list(StreamClusterer().check([{"a": 1.0}] * 3, time=[0.0, 1.0, np.inf]).refused) == [2]
+    assert list(StreamClusterer("poisson").check([{"a": 1.0}, {"a": -1.0}]).refused) == [1]
+    assert list(StreamClusterer(missing="error").check([{"a": 1.0}, {"b": 1.0}]).refused) == [1]
+    assert StreamClusterer().check(np.ones((3, 2))).refused == {}
 
 
 def test_an_assignment_says_what_three_questions_do(rows):
@@ -65,29 +65,27 @@ def test_an_assignment_says_what_three_questions_do(rows):
 
 def test_the_model_stays_until_something_is_due(rows):
     model = StreamClusterer(warmup=50)
-    done = 0
-    while done < len(rows):
-        due = model.until_due
+    for run in model.runs(model.check(rows)):
         version = model.model and model.model.version
-        model.learn_many(rows[done : done + due - 1])
+        model.learn(run[:-1])
         assert (model.model and model.model.version) == version
-        model.learn_many(rows[done + due - 1 : done + due])
-        done += due
+        model.learn(run[-1:])
 
 
 def test_parts_move_with_what_was_learnt(rows):
     here, there = StreamClusterer(seed=1), StreamClusterer(seed=1)
     here.learn_many(events(rows), shard=("t", 0))
     here.learn_many(events(rows[:50] + 1.0), shard=("t", 1))
-    there.adopt(("t", 0), here.release(("t", 0)))
-    assert (here.shards, there.shards) == ((("t", 1),), (("t", 0),))
+    there.shards.adopt(("t", 0), here.shards.release(("t", 0)))
+    assert (here.shards.names, there.shards.names) == ((("t", 1),), (("t", 0),))
     there.learn_many(events(rows[:10]), shard=("t", 0))
-    total = there.shard_tree(("t", 0)).total
+    total = there.shards.tree(("t", 0)).total
     assert total.weight[0] == N + 10
     assert np.allclose(total.mean[0], np.concatenate([rows, rows[:10]]).mean(axis=0))
     assert there.feature_names == ("a", "b")
+    there.shards.adopt(("t", 0), there.shards.release(("t", 0)))
     with pytest.raises(ValueError, match="is here already"):
-        there.adopt(("t", 0), there.release(("t", 0))) or there.adopt(("t", 0), here.release(("t", 1)))
+        there.shards.adopt(("t", 0), here.shards.release(("t", 1)))
 
 
 def test_parts_of_other_features(rows):
@@ -95,25 +93,25 @@ def test_parts_of_other_features(rows):
     narrow.learn_many(events(rows), shard=0)
     three = np.column_stack([rows, rows[:, 0] * 2])
     wide.learn_many(events(three, "abc"), shard=1)
-    narrow.adopt(1, wide.release(1))
+    narrow.shards.adopt(1, wide.shards.release(1))
     assert narrow.feature_names == ("a", "b", "c")
     mean = narrow.tree.total.mean[0]
     assert np.allclose(mean, three.mean(axis=0))
     wide = StreamClusterer()
     wide.learn_many(events(three, "abc"), shard=1)
-    wide.adopt(0, narrow.release(0))
+    wide.shards.adopt(0, narrow.shards.release(0))
     assert wide.tree.total.weight[0] == 2 * N
     turned.learn_many([{"b": 1.0}, {"a": 2.0, "b": 1.0}], shard=2)
-    narrow.adopt(2, turned.release(2))  # where "b" came first: its columns are put in order
+    narrow.shards.adopt(2, turned.shards.release(2))  # where "b" came first: its columns are put in order
     assert narrow.feature_names == ("a", "b", "c")
-    assert narrow.shard_tree(2).total.weight[0] == 2.0
-    assert narrow.shard_tree(2).total.mean[0, :2].tolist() == [2.0, 1.0]
+    assert narrow.shards.tree(2).total.weight[0] == 2.0
+    assert narrow.shards.tree(2).total.mean[0, :2].tolist() == [2.0, 1.0]
 
 
 def test_clusters_are_shown_as_published_where_all_shards_have_gone_elsewhere():
     model = StreamClusterer()
     model.learn_many(np.random.default_rng(0).normal(size=(100, 2)), shard="a")
     published = model.model.active.clusters.weight.tolist()
-    model.release("a")
-    assert model.shards == ()
+    model.shards.release("a")
+    assert model.shards.names == ()
     assert [cluster.weight for cluster in model.clusters] == published

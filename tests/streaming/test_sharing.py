@@ -60,17 +60,17 @@ def test_members_assign_by_the_leaders_model_and_refit_nothing(stream):
     told = []
     leader.lineage.on_event = told.append
     for member in members:
-        member.follow(None)
+        member.sharing.follow(None)
     for phase in range(2):
         for number, member in enumerate(members):
             part = rows[number::3][phase * N // 2 : (phase + 1) * N // 2]
             assert (member.assign_many(part) is None) == (phase == 0)
             member.learn_many(events(part, "abc"), shard=number)
-            leader.replace_shard(number, decode(encode(member.export_shard(number))))
-        leader.catch_up()
-        state = decode(encode(leader.merged_state()))
+            leader.shards.replace(number, decode(encode(member.shards.export(number))))
+        leader.sharing.catch_up()
+        state = decode(encode(leader.sharing.merged_state()))
         for member in members:
-            member.follow(state)
+            member.sharing.follow(state)
             assert member.model.version == leader.model.version
             assert np.array_equal(member.predict_many(rows), leader.predict_many(rows))
     alone = StreamClusterer()
@@ -84,7 +84,7 @@ def test_members_assign_by_the_leaders_model_and_refit_nothing(stream):
     assert [change.kind for change in told].count("born") == 1  # the whole, which then was split
     assert members[0].events == []
     shown = StreamClusterer.from_state(state)  # what others show, and go on from
-    assert shown.shards == (MERGED,)
+    assert shown.shards.names == (MERGED,)
     assert (shown.n_seen, shown.n_clusters) == (len(rows), 3)
     assert shown.events == leader.events
     assert len(shown.latest(300)) == 300
@@ -97,14 +97,14 @@ def test_a_new_leader_goes_on_with_ids_and_versions(stream):
     first = StreamClusterer()
     first.learn_many(events(rows, "abc"), shard=0)
     first.settle()
-    second = StreamClusterer.from_state(first.merged_state())
+    second = StreamClusterer.from_state(first.sharing.merged_state())
     more = StreamClusterer()
-    more.follow(first.merged_state())
+    more.sharing.follow(first.sharing.merged_state())
     more.learn_many(events(rows, "abc"), shard=1)
-    second.replace_shard(0, first.export_shard(0))
-    second.replace_shard(1, more.export_shard(1))
-    second.release(MERGED)
-    second.catch_up()
+    second.shards.replace(0, first.shards.export(0))
+    second.shards.replace(1, more.shards.export(1))
+    second.shards.release(MERGED)
+    second.sharing.catch_up()
     assert second.n_seen == 2 * len(rows)
     assert second.model.version >= first.model.version
     assert np.array_equal(second.predict_many(rows), first.predict_many(rows))
@@ -115,28 +115,28 @@ def test_a_new_leader_goes_on_with_ids_and_versions(stream):
 def test_members_with_different_features_agree_through_the_model(missing):
     rng = np.random.default_rng(0)
     leader, one, two = (StreamClusterer(missing=missing) for _ in range(3))
-    one.follow(None)
-    two.follow(None)
+    one.sharing.follow(None)
+    two.sharing.follow(None)
     some = rng.normal(size=(300, 2)) + 9.0 * (np.arange(300)[:, None] % 2)
     one.learn_many(events(some, "ab"), shard=1)
     two.learn_many(events(some[:, ::-1] * 2, "cb"), shard=2)
-    leader.replace_shard(1, one.export_shard(1))
-    leader.replace_shard(2, two.export_shard(2))
-    leader.catch_up()
+    leader.shards.replace(1, one.shards.export(1))
+    leader.shards.replace(2, two.shards.export(2))
+    leader.sharing.catch_up()
     one.learn_many([{"a": 1.0, "b": 1.0, "d": 5.0}] * 3, shard=1)  # not yet known to the leader
     for member in (one, two):
-        member.follow(leader.merged_state())
+        member.sharing.follow(leader.sharing.merged_state())
     assert leader.feature_names == two.feature_names == ("a", "b", "c")
     assert one.feature_names == ("a", "b", "c", "d")
     event = {"a": 9.0, "b": 9.0, "c": 18.0}
     assert one.predict_one(event) == two.predict_one(event) == leader.predict_one(event)
-    total = two.shard_tree(2).total
+    total = two.shards.tree(2).total
     np.testing.assert_allclose(total.mean[0, 1:], [2 * some[:, 0].mean(), 2 * some[:, 1].mean()])
-    leader.replace_shard(1, one.export_shard(1))
-    leader.catch_up()
+    leader.shards.replace(1, one.shards.export(1))
+    leader.sharing.catch_up()
     assert leader.feature_names == ("a", "b", "c", "d")
     late = StreamClusterer(missing=missing)
-    late.follow(leader.merged_state())
+    late.sharing.follow(leader.sharing.merged_state())
     late.learn_many(
         [{"b": 9.0}], shard=3
     )  # the first of its partition lacks features: the model fills them in
@@ -147,10 +147,10 @@ def test_where_features_may_not_differ_they_are_refused():
     leader, other = StreamClusterer(missing="error"), StreamClusterer(missing="error")
     leader.learn_many(events(np.eye(2), "ab"), shard=1)
     other.learn_many(events(np.eye(2), "ba"), shard=2)
-    leader.replace_shard(2, other.export_shard(2))  # the same features: only their order differs
+    leader.shards.replace(2, other.shards.export(2))  # the same features: only their order differs
     other = StreamClusterer(missing="error")
     other.learn_many(events(np.eye(2), "cb"), shard=3)
     with pytest.raises(ValueError, match="both must have the same"):
-        leader.replace_shard(3, other.export_shard(3))
+        leader.shards.replace(3, other.shards.export(3))
     with pytest.raises(ValueError, match="both must have the same"):
-        other.follow(leader.merged_state())
+        other.sharing.follow(leader.sharing.merged_state())

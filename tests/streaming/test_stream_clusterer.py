@@ -179,7 +179,7 @@ def test_drift_is_followed_without_being_told_to_forget():
             scores.append(adjusted_rand_score(labels, model.predict_many(batch)))
         model.learn_many(batch)
     assert np.mean(scores) > 0.95
-    assert model.shard_tree(0).total.weight[0] == 120_000  # the summary has forgotten nothing
+    assert model.shards.tree(0).total.weight[0] == 120_000  # the summary has forgotten nothing
 
 
 def test_a_stationary_stream_has_no_lifecycle_after_a_while():
@@ -265,7 +265,7 @@ def test_merged_streams_know_both_halves(rows):
     ids = set(left.model.ids)
     left.merge(right)
     assert left.n_seen == len(rows)
-    totals = [model.shard_tree(0).total for model in (left, whole)]
+    totals = [model.shards.tree(0).total for model in (left, whole)]
     for name in ("weight", "mean", "scatter"):
         np.testing.assert_allclose(getattr(totals[0], name), getattr(totals[1], name), rtol=1e-9, atol=1e-9)
     assert left.n_clusters == 4
@@ -331,7 +331,7 @@ def test_weights_count_as_repetitions():
     weighted.learn_many(rows, weight=[1, 2, 3, 1, 0, 2])
     for row, n in zip(rows, [1, 2, 3, 1, 0, 2], strict=True):
         repeated.learn_many(np.repeat(row[None], n, axis=0))
-    totals = [model.shard_tree(0).total for model in (weighted, repeated)]
+    totals = [model.shards.tree(0).total for model in (weighted, repeated)]
     assert totals[0].weight == pytest.approx(totals[1].weight)
     np.testing.assert_allclose(totals[0].mean, totals[1].mean)
     np.testing.assert_allclose(totals[0].scatter, totals[1].scatter)
@@ -345,7 +345,7 @@ def test_event_times_forget(rows):
         one.learn_one(dict(enumerate(row)), t=t)
     assert same(one, many)
     ages = 100.0 - times
-    assert many.shard_tree(0).total.weight[0] == pytest.approx((2 ** (-ages / 10)).sum(), rel=1e-9)
+    assert many.shards.tree(0).total.weight[0] == pytest.approx((2 ** (-ages / 10)).sum(), rel=1e-9)
 
 
 def test_missing_values_are_filled_and_new_features_join(rows):
@@ -359,7 +359,7 @@ def test_missing_values_are_filled_and_new_features_join(rows):
     assert same(many, one)
     assert many.feature_names == NAMES
     assert many.n_seen == len(rows)
-    means = many.shard_tree(0).total.mean[0]
+    means = many.shards.tree(0).total.mean[0]
     assert np.isfinite(means).all()
     assert abs(means[1] - rows[:, 1].mean()) < 0.2 * rows[:, 1].std()
 

@@ -54,9 +54,9 @@ def threads_take_turns_often():
 
 def whole(model):
     """Whether counters and trees agree."""
-    weight = sum(model.shard_tree(shard).total.weight[0] for shard in model.shards)
-    by_shard = {shard: model.shard_tree(shard).total.weight[0] for shard in model.shards}
-    return weight == pytest.approx(model.n_seen) and by_shard == pytest.approx(model.n_seen_by_shard)
+    weight = sum(model.shards.tree(shard).total.weight[0] for shard in model.shards)
+    by_shard = {shard: model.shards.tree(shard).total.weight[0] for shard in model.shards}
+    return weight == pytest.approx(model.n_seen) and by_shard == pytest.approx(model.shards.n_seen)
 
 
 # ---------------------------------------------------------------- learning
@@ -108,14 +108,14 @@ def test_no_event_is_lost_that_is_appended_to_a_buffer_while_it_is_replaced():
     model = StreamClusterer()
     model.learn_many([{"x": 0.0, "y": 1.0}] * 30)
     model.settle()
-    intake = vars(model)["_intake"]
-    late = intake._buffer
+    pipeline = vars(model)["_pipeline"]
+    late = pipeline.buffer.open
     model.learn_one({"x": 0.0, "y": 1.0})
     model.learn_many([{"a": 5.0, "x": 1.0, "y": 1.0}], shard="other")
     late.rows.append((7.0, 8.0))  # a thread that had read the buffer before
-    intake._replaced.append(late)
+    pipeline.buffer.replaced.append(late)
     assert model.n_seen == 33
-    assert model.shard_tree(0).total.weight[0] == 32
+    assert model.shards.tree(0).total.weight[0] == 32
     assert model.n_seen == 33
     assert whole(model)
 
@@ -135,7 +135,7 @@ def test_features_of_a_stream_lose_no_event():
     jobs = [lambda part=part: [model.learn_one(dict(enumerate(row))) for row in part] for part in x]
     together(*jobs, ask, lambda: [model.to_state() for _ in range(20)])
     assert model.n_seen == 3200
-    assert model.n_seen_by_shard == {0: 3200}
+    assert model.shards.n_seen == {0: 3200}
     assert len(known) == 800
 
 
@@ -279,11 +279,11 @@ FORKING = """
     import os, sys, threading
     import numpy as np
     from streamclust import StreamClusterer
-    from streamclust.streaming import shared_model
+    from streamclust.streaming import thread_safety
 
     way = sys.argv[1]
     if way == "torn":
-        shared_model.FORK_SECONDS = 0.01
+        thread_safety.FORK_SECONDS = 0.01
     x = np.random.default_rng(0).normal(size=(20_000, 2))
     model, torn = StreamClusterer(), StreamClusterer(on_event=lambda change: held.set() or leave.wait(60))
     held, leave, done = threading.Event(), threading.Event(), threading.Event()

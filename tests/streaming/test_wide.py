@@ -10,7 +10,7 @@ from sklearn.metrics import adjusted_rand_score
 from streamclust import StreamClusterer
 from streamclust.batch import StreamEstimator
 from streamclust.checkpoint import CheckpointError, decode, encode, model_from_state, model_state, shard_in
-from streamclust.engine.door import FIRST_EVENTS
+from streamclust.engine.projection import FIRST_EVENTS
 from streamclust.streaming import LeftSketch, RefusedEvents
 from streamclust.summaries import empty_tree
 
@@ -116,7 +116,7 @@ def test_batching_and_restarts_are_invisible(cuts, n, unit):
     one, other = whole.to_state(), parts.to_state()
     other.values["parameters"]["background"] = other.values["settings"]["background"] = True
     assert encode(one) == encode(other)
-    assert whole.n_seen_by_shard == parts.n_seen_by_shard == {"a": n}
+    assert whole.shards.n_seen == parts.shards.n_seen == {"a": n}
 
 
 def test_events_wait_as_one_cluster_until_the_sketch_is_learnt():
@@ -133,7 +133,6 @@ def test_events_wait_as_one_cluster_until_the_sketch_is_learnt():
     assert model.predict_many(ROWS[:2]).tolist() == model.assign_many(ROWS[:2]).cluster.tolist() == [0, 0]
     assert model.predict_proba_many(ROWS[:2]).tolist() == [[1.0], [1.0]]
     np.testing.assert_allclose(list(model.clusters[0].mean.values()), ROWS[:500].mean(axis=0))
-    assert model.until_due == FIRST_EVENTS - 500
     assert model.latest(3).shape == (3, D)
     runs = [len(run) for run in model.runs(model.check(ROWS[500:1100])) if model.learn(run) is None]
     assert runs[0] == FIRST_EVENTS - 500
@@ -169,7 +168,7 @@ def test_narrow_events_are_left_as_they_are_unless_asked():
 def test_merging_shares_one_sketch():
     one, two, other = StreamClusterer(), StreamClusterer(), StreamClusterer()
     one.learn_many(ROWS[:1500])
-    two.use_sketch(one.sketch)
+    two.sharing.use_sketch(one.sketch)
     two.learn_many(ROWS[1500:])
     other.learn_many(ROWS[1500:])
     with pytest.raises(ValueError, match="one sketch"):
@@ -182,7 +181,7 @@ def test_merging_shares_one_sketch():
     waiting.merge(one)
     assert waiting.sketch.is_same(one.sketch)
     assert waiting.n_seen == 3100
-    waiting.use_sketch(other.sketch)  # what was learnt is carried over
+    waiting.sharing.use_sketch(other.sketch)  # what was learnt is carried over
     assert waiting.sketch.is_same(other.sketch)
     assert waiting.n_clusters == 4
     np.testing.assert_allclose(
@@ -192,8 +191,8 @@ def test_merging_shares_one_sketch():
     assert (waiting.n_seen, waiting.n_clusters) == (4600, 4)
     plain = StreamClusterer()
     plain.learn_many(ROWS[:50, :3])
-    with pytest.raises(ValueError, match="other coordinates"):
-        plain.use_sketch(other.sketch)
+    with pytest.raises(ValueError, match="without a sketch"):
+        plain.sharing.use_sketch(other.sketch)
 
 
 def test_shards_move_with_their_sketch(learnt):
@@ -202,14 +201,14 @@ def test_shards_move_with_their_sketch(learnt):
     first.learn_many(ROWS[1800:2300], shard="b")
     second = StreamClusterer()
     second.learn_many(ROWS[2000:2100], shard="c")
-    assert second.shards == ("c",)
-    second.adopt("b", first.release("b"))
+    assert second.shards.names == ("c",)
+    second.shards.adopt("b", first.shards.release("b"))
     assert second.sketch.is_same(first.sketch)
-    assert second.n_seen_by_shard == {"b": 500, "c": 100}
+    assert second.shards.n_seen == {"b": 500, "c": 100}
     narrow = StreamClusterer()
     narrow.learn_many(ROWS[:50, :3], shard="n")
     with pytest.raises(ValueError, match="sketch"):
-        learnt.adopt("n", narrow.release("n"))
+        learnt.shards.adopt("n", narrow.shards.release("n"))
 
 
 def test_trees_built_elsewhere_are_of_the_sketch(learnt):
@@ -217,12 +216,12 @@ def test_trees_built_elsewhere_are_of_the_sketch(learnt):
     tree = empty_tree(sketch.n_directions)
     tree.insert(sketch.project(ROWS))
     model = StreamClusterer()
-    model.learn_tree(tree, range(D), sketch=sketch)
+    model.shards.learn_tree(tree, range(D), sketch=sketch)
     assert (model.n_seen, model.n_clusters, len(model.clusters[0].mean)) == (3000, 4, D)
     with pytest.raises(ValueError, match="names"):
-        model.learn_tree(tree, range(3), sketch=sketch)
+        model.shards.learn_tree(tree, range(3), sketch=sketch)
     with pytest.raises(ValueError, match="gives"):
-        model.learn_tree(empty_tree(3), range(D), sketch=sketch)
+        model.shards.learn_tree(empty_tree(3), range(D), sketch=sketch)
 
 
 def test_models_carry_their_sketch(learnt):
@@ -264,7 +263,7 @@ def test_bad_vectors_are_refused_and_counted():
         model.learn_many([dict(enumerate(vector)) for vector in bad])
     assert model.n_refused == 4  # a missing value is taken as the mean's
     assert model.n_seen == 1101
-    assert model.refusals([{0: 0.0}])[0].startswith("an event of zeros has no angle")
+    assert model.check([{0: 0.0}]).refused[0].startswith("an event of zeros has no angle")
     with pytest.raises(ValueError, match="80 features"):
         model.learn_many(ROWS[:2, :70])
     half = StreamClusterer()
@@ -358,89 +357,89 @@ def test_shards_that_wait_for_their_sketch_are_saved_and_handed_on():
         whole.learn_many(rows, shard=shard)
     assert shard_in(whole.to_state(), "c") is None
     saved = decode(encode(shard_in(whole.to_state(), ("b", 1))))
-    released = whole.release(("b", 1))
+    released = whole.shards.release(("b", 1))
     assert encode(released) == encode(saved)
-    assert (whole.shards, whole.n_seen) == (("a",), 300)
+    assert (whole.shards.names, whole.n_seen) == (("a",), 300)
     there = StreamClusterer()
     there.learn_many(ROWS[500:1000], shard="c")
-    there.adopt("moved", saved)
+    there.shards.adopt("moved", saved)
     assert there.sketch is None
-    assert there.n_seen_by_shard == {"c": 500, "moved": 200}
+    assert there.shards.n_seen == {"c": 500, "moved": 200}
     there.learn_many(ROWS[1000:1400], shard="c")
     assert there.sketch is not None
-    assert there.n_seen_by_shard == {"c": 900, "moved": 200}
-    there.adopt("late", whole.release("a"))  # through the sketch at once
-    assert there.n_seen_by_shard == {"c": 900, "moved": 200, "late": 300}
+    assert there.shards.n_seen == {"c": 900, "moved": 200}
+    there.shards.adopt("late", whole.shards.release("a"))  # through the sketch at once
+    assert there.shards.n_seen == {"c": 900, "moved": 200, "late": 300}
     assert there.tree.total.weight[0] == 1400
     np.testing.assert_allclose(
         there.tree.total.mean[0], there.sketch.project(ROWS[:1400]).mean(axis=0), atol=1e-9
     )
     with pytest.raises(KeyError):
-        whole.release("a")
+        whole.shards.release("a")
 
 
 def test_shards_of_another_sketch_are_carried_over():
     here, there = StreamClusterer(), StreamClusterer()
     here.learn_many(ROWS[:1500], shard="a")
     there.learn_many(ROWS[1500:], shard="b")
-    here.adopt("b", there.release("b"))
-    assert here.n_seen_by_shard == {"a": 1500, "b": 1500}
+    here.shards.adopt("b", there.shards.release("b"))
+    assert here.shards.n_seen == {"a": 1500, "b": 1500}
     exact = here.sketch.project(ROWS[1500:])
-    assert here.shard_tree("b").total.weight[0] == 1500
-    np.testing.assert_allclose(here.shard_tree("b").total.mean[0], exact.mean(axis=0), atol=0.05)
+    assert here.shards.tree("b").total.weight[0] == 1500
+    np.testing.assert_allclose(here.shards.tree("b").total.mean[0], exact.mean(axis=0), atol=0.05)
     here.settle()
     assert here.n_clusters == 4
     assert adjusted_rand_score(OF, here.predict_many(ROWS).astype(int)) > 0.99
     angles = StreamClusterer(scale="unit")
     angles.learn_many(ROWS[:1500], shard="u")
     with pytest.raises(ValueError, match="unit"):
-        here.adopt("u", angles.release("u"))
+        here.shards.adopt("u", angles.shards.release("u"))
 
 
 def test_processes_that_share_a_model_share_its_sketch():
     leader, one, two, late = (StreamClusterer() for _ in range(4))
     for member in (one, two, late):
-        member.follow(None)
+        member.sharing.follow(None)
     one.learn_many(ROWS[:600], shard=1)
     two.learn_many(ROWS[600:1200], shard=2)
     assert (one.n_seen, one.n_clusters, one.assign_many(ROWS[:2])) == (600, 0, None)  # ids come with a model
     for name, member in ((1, one), (2, two)):
-        leader.replace_shard(name, decode(encode(member.export_shard(name))))
-        leader.replace_shard(name, decode(encode(member.export_shard(name))))  # the same again counts once
-    leader.catch_up()
+        leader.shards.replace(name, decode(encode(member.shards.export(name))))
+        leader.shards.replace(name, decode(encode(member.shards.export(name))))  # the same again counts once
+    leader.sharing.catch_up()
     assert (leader.n_seen, leader.n_clusters) == (1200, 4)
-    published = decode(encode(leader.merged_state()))
+    published = decode(encode(leader.sharing.merged_state()))
     late.learn_many(ROWS[1200:2400], shard=3)  # has learnt a sketch of its own meanwhile
     for member in (one, two, late):
-        member.follow(published)
+        member.sharing.follow(published)
         assert member.sketch.is_same(leader.sketch)
         assert (member.predict_many(ROWS[:50]) == leader.predict_many(ROWS[:50])).all()
     assert one.tree.total.weight[0] == 600
     one.learn_many(ROWS[2400:], shard=1)
     for name, member in ((1, one), (3, late)):
-        leader.replace_shard(name, decode(encode(member.export_shard(name))))
-    leader.catch_up()
+        leader.shards.replace(name, decode(encode(member.shards.export(name))))
+    leader.sharing.catch_up()
     assert leader.n_seen == 3000
     assert leader.tree.total.weight[0] == 3000
     assert adjusted_rand_score(OF, leader.predict_many(ROWS).astype(int)) > 0.99
     narrow = StreamClusterer()
     narrow.learn_many(ROWS[:50, :3])
-    with pytest.raises(ValueError, match="other coordinates"):
-        narrow.follow(published)
+    with pytest.raises(ValueError, match="without a sketch"):
+        narrow.sharing.follow(published)
     plain = StreamClusterer()
     plain.learn_many(ROWS[:50, :3])
     with pytest.raises(ValueError, match="are wide"):
-        one.follow(plain.merged_state())
+        one.sharing.follow(plain.sharing.merged_state())
 
 
 def exchanged(leader, members):
     """The members' summaries to the leader, and its model to the members, as they go through files."""
     for name, member in members.items():
-        leader.replace_shard(name, decode(encode(member.export_shard(name))))
-    leader.catch_up()
-    published = None if leader.model is None else decode(encode(leader.merged_state()))
+        leader.shards.replace(name, decode(encode(member.shards.export(name))))
+    leader.sharing.catch_up()
+    published = None if leader.model is None else decode(encode(leader.sharing.merged_state()))
     for member in members.values():
-        member.follow(published)
+        member.sharing.follow(published)
 
 
 def test_the_leader_of_a_group_learns_directions_anew_for_all():
@@ -448,7 +447,7 @@ def test_the_leader_of_a_group_learns_directions_anew_for_all():
     options = {"max_directions": 8}
     leader, members = StreamClusterer(**options), {name: StreamClusterer(**options) for name in "ab"}
     for member in members.values():
-        member.follow(None)
+        member.sharing.follow(None)
     parts = dict(zip("ab", (rows[::2], rows[1::2]), strict=True))
 
     def learn(start, stop):

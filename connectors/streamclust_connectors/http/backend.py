@@ -263,13 +263,12 @@ class Backend:
             if model is None or not len(events):
                 unknown = [None] * len(events)
                 return Predicted(None if model is None else model.version, unknown, unknown, unknown)
-            clusterer.check_rows(points)
+            with np.errstate(all="ignore"):  # overflows become null
+                found = clusterer.assign_rows(points, model)
         except bodies.Unfit as error:
             raise HttpProblem(409, str(error)) from None
         except (TypeError, ValueError) as error:
             raise HttpProblem(422, str(error)) from None
-        with np.errstate(all="ignore"):  # overflows become null
-            found = clusterer.assign_rows(points, model)
         columns = found.cluster.tolist(), found.probability.tolist(), found.novelty.tolist()
         return Predicted(model.version, *columns)
 

@@ -75,15 +75,17 @@ class Leader:
         waiting, self._waiting = self._waiting, {}
         for number, stored in sorted(waiting.items()):
             try:
-                self.clusterer.replace_shard((self.topic, number), stored.state())
+                self.clusterer.shards.replace((self.topic, number), stored.state())
             except Exception as error:  # damaged data may raise anything; the other partitions continue
                 log.error("partition %d of %s is not included in the model: %s", number, self.topic, error)
         if not waiting or not self.clusterer.shards:
             return None
         if MERGED in self.clusterer.shards and len(self.clusterer.shards) > 1:
-            self.clusterer.release(MERGED)  # the published summary, replaced by those of the partitions
+            self.clusterer.shards.release(
+                MERGED
+            )  # the published summary, replaced by those of the partitions
         try:
-            self.clusterer.catch_up()
+            self.clusterer.sharing.catch_up()
         except Exception as error:  # not fatal: every next leader would fail in the same way
             log.exception("the refit failed; the group continues with the last model")
             raise Transient(
@@ -92,7 +94,7 @@ class Leader:
         if self.clusterer.model is None:
             return None  # too few wide events to learn a sketch
         self.sequence += 1
-        state = self.clusterer.merged_state()
+        state = self.clusterer.sharing.merged_state()
         header = {"sequence": self.sequence, "published_at": time.time()}
         changes = tuple(self.changes)
         self.changes.clear()
@@ -146,7 +148,7 @@ class GroupModel:
         version = version_of(latest)
         if self._followed is None or self._followed[0] is not learner or self._followed[1] != version:
             assert isinstance(learner, StreamClusterer)
-            learner.follow(latest)
+            learner.sharing.follow(latest)
             self._followed = learner, version
 
     @property

@@ -88,7 +88,7 @@ class AssignedPartitions:
 
     def _version(self) -> object:
         """A value that changes whenever a record is read or a partition is assigned or revoked."""
-        return self._all_positions(), self.learner.n_seen, self.learner.shards
+        return self._all_positions(), self.learner.n_seen, self.learner.shards.names
 
     def save(self) -> None:
         """Save the model and the offsets of its partitions, including those not yet sought.
@@ -166,9 +166,9 @@ class AssignedPartitions:
         if found is None or (known is not None and found[0].offset <= known.offset):
             return
         if partition in self.learner.shards:
-            self.learner.release(partition)
+            self.learner.shards.release(partition)
         self._saved_positions[partition], summary = found
-        self.learner.adopt(partition, summary)
+        self.learner.shards.adopt(partition, summary)
 
     def _start_position(self, partition: Partition, extent: Extent) -> SavedPosition:
         """Offset to start from. If its record is gone: DataLoss or, with on_data_loss="continue", the oldest offset."""
@@ -204,7 +204,10 @@ class AssignedPartitions:
         self._try_to_hand_over()
 
     def _release(self, partition: Partition) -> None:
-        self._released[partition] = self._saved_positions.pop(partition), self.learner.release(partition)
+        self._released[partition] = (
+            self._saved_positions.pop(partition),
+            self.learner.shards.release(partition),
+        )
 
     def _try_to_hand_over(self) -> None:
         """Save the summaries of released partitions; if that fails, the next owner uses the latest checkpoint."""

@@ -411,7 +411,7 @@ class Service:
                 positions=named(self.partitions.positions),
                 lag=named(self.source.lag()),
                 stopped=named(self.partitions.stopped),
-                events=sum(self.learner.n_seen_by_shard.values()),
+                events=sum(self.learner.shards.n_seen.values()),
                 events_per_second=self.stats.rate,
                 model_version=None if model is None else model.version,
             )

@@ -35,5 +35,5 @@ def clusterer_of(
     if sketch is not None and sketch.unit:
         settings["scale"] = "unit"
     clusterer = StreamClusterer(**settings)
-    clusterer.learn_tree(tree, names, SHARD, sketch)
+    clusterer.shards.learn_tree(tree, names, SHARD, sketch)
     return clusterer

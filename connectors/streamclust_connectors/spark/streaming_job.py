@@ -110,8 +110,8 @@ class StreamingJob:
             return
         made = self._summary(rows, batch)
         if made.tree.n_events:
-            self.clusterer.learn_tree(made.tree, tuple(self.columns), SHARD, made.sketch)
-        self.clusterer.add_refused(made.n_refused)
+            self.clusterer.shards.learn_tree(made.tree, tuple(self.columns), SHARD, made.sketch)
+        self.clusterer.shards.add_refused(made.n_refused)
         if self.then is not None:
             self.then(rows, batch)
         self.batch, self.query = batch, self._query_id() or self.query

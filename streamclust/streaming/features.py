@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from copy import deepcopy
-from itertools import islice
 from typing import Any, Self
 
 import numpy as np
@@ -19,31 +17,30 @@ from streamclust.checkpoint import (
     State,
     features_from_state,
     features_state,
-    read,
     reason_of,
-    write,
 )
 from streamclust.checkpoint.state import key_of
+from streamclust.engine import schedule
 from streamclust.engine.feature_stream import FeatureSettings, FeatureStream
-from streamclust.engine.incomplete import widths
 from streamclust.frames import TableLike
 from streamclust.lineage import Change
 from streamclust.parameters import Missing
 from streamclust.refit.penalties import check_count, check_penalty
 from streamclust.schema import Schema
-from streamclust.streaming.checked import Checked
-from streamclust.streaming.checking import Checker
-from streamclust.streaming.feature_reporting import FeatureReporting
+from streamclust.streaming.checked_events import Checked
+from streamclust.streaming.feature_queries import FeatureQueries
 from streamclust.streaming.fixed_parameters import FixedParameters
+from streamclust.streaming.shards import FeatureShards
+from streamclust.streaming.validation import Validator
 from streamclust.values import check_choice
 
 KIND = "features"
-"""What a checkpoint of StreamFeatures says it is."""
+"""Kind of checkpoint that StreamFeatures writes."""
 MAX_COLUMNS = 1024
 """Events that would bring more columns are refused: memory and the time of a refit grow with their number."""
 
 
-class StreamFeatures(FixedParameters, FeatureReporting, base.MiniBatchTransformer):
+class StreamFeatures(FixedParameters, FeatureQueries, base.MiniBatchTransformer):
     """Features of a stream: every event is a sum of some of them, any number [BP-means, Broderick et al. 2013].
 
     A cluster owns its events alone; a feature shares them. A photograph of a table has the table, and whichever of four
@@ -58,7 +55,7 @@ class StreamFeatures(FixedParameters, FeatureReporting, base.MiniBatchTransforme
     penalty
         λ², what a feature must explain of the reservoir's rows to be one. None estimates it from their noise.
     half_life
-        An event's weight halves after so many events. None never forgets.
+        Number of events after which an event's weight has halved. None never forgets.
     warmup
         Events before the first refit. Refits follow at doubling counts, later every `refit_every` events; all counts
         are rounded up to multiples of 64, the block in which events are learnt.
@@ -96,7 +93,7 @@ class StreamFeatures(FixedParameters, FeatureReporting, base.MiniBatchTransforme
         "penalty", "half_life", "warmup", "refit_every", "reservoir", "max_features", "restarts", "missing", "seed",
         "on_event",
     )  # fmt: skip
-    lineage = FeatureReporting.lineage
+    lineage = FeatureQueries.lineage
     _get_params = base.MiniBatchTransformer._get_params
 
     def __init__(
@@ -132,7 +129,7 @@ class StreamFeatures(FixedParameters, FeatureReporting, base.MiniBatchTransforme
         for name in ("warmup", "refit_every", "reservoir", "max_features", "restarts"):
             check_count(name, getattr(self, name))
         self._schema = Schema(missing=missing, max_features=MAX_COLUMNS)
-        self._checker = Checker("gaussian", zeros=False, skips_text=False)
+        self._validator = Validator("gaussian", zeros=False, skips_text=False)
         self._stream = FeatureStream(self._settings(), on_event)
         self._shards: dict[Hashable, int] = {}
         self._make_locks()
@@ -176,12 +173,12 @@ class StreamFeatures(FixedParameters, FeatureReporting, base.MiniBatchTransforme
 
         >>> checked = StreamFeatures().check([{"x": 1.0}, {}, {"x": "?"}])
         >>> checked.table(), checked.refused[1]
-        (array([[1.]]), 'an event without any feature teaches nothing')
+        (array([[1.]]), 'an event has no numeric feature')
         """
         if weight is not None:
             raise ValueError("features count every event once: leave out the weight")
         with self._turn, self._lock:
-            return self._checker.check(X, self._schema, None, None, None, time, shard)
+            return self._validator.check(X, self._schema, None, None, None, time, shard)
 
     def learn(self, checked: Checked) -> None:
         """Learn events that `check` has read, or a slice of them."""
@@ -190,47 +187,21 @@ class StreamFeatures(FixedParameters, FeatureReporting, base.MiniBatchTransforme
             self._learn(checked)
 
     def _learn(self, checked: Checked) -> None:
-        ours, theirs = self._schema.names, tuple(checked.columns)
-        both = min(len(ours), len(theirs))
-        if ours[:both] != theirs[:both]:
-            raise ValueError("columns have come since these events were checked: check them again")
+        checked.add_features_to(self._schema)
         if len(checked):
-            rows = np.asarray(checked.table(), dtype=float)
-            width = max(checked.n_named, len(ours), int(widths(rows)[-1]))
-            if width > len(ours):
-                self._schema.adopt(dict(islice(checked.columns.items(), width)))
-            self._stream.learn(rows[:, :width])
+            self._stream.learn(np.asarray(checked.table(), dtype=float)[:, : len(self._schema)])
             self._count(checked.shard, len(checked))
 
     def runs(self, checked: Checked) -> Iterator[Checked]:
         """The events in slices during which the features do not change; learn each before asking for the next."""
-        start = 0
-        while start < len(checked):
-            stop = min(len(checked), start + self.until_due)
-            yield checked[start:stop]
-            start = stop
-
-    @property
-    def until_due(self) -> int:
-        """Number of events until the features may change; before, an event is assigned as it is now."""
-        return self._stream.until_due
+        return (checked[run] for run in schedule.runs(len(checked), lambda: self._stream.until_due))
 
     # ---------------------------------------------------------------- parts of a stream
 
     @property
-    def shards(self) -> tuple[Hashable, ...]:
-        """Names of the parts of the stream that are read here."""
-        return tuple(self._shards)
-
-    def release(self, shard: Hashable) -> State:
-        """Stop reading a part of the stream; what was learnt from it stays here, since features are of all parts."""
-        with self._turn, self._lock:
-            return State({}, {"n_seen": self._shards.pop(shard)})
-
-    def adopt(self, shard: Hashable, state: State) -> None:
-        """Read a part of the stream that was released elsewhere; what was learnt from it stayed there."""
-        with self._turn, self._lock:
-            self._shards[shard] = int(state.values["n_seen"])
+    def shards(self) -> FeatureShards:
+        """The parts of the stream that are read here: their names, and ways to move them."""
+        return FeatureShards(self)
 
     def merge(self, other: StreamFeatures) -> None:
         """Learn what another stream's features have learnt; columns are matched by name. Then refit.
@@ -271,15 +242,6 @@ class StreamFeatures(FixedParameters, FeatureReporting, base.MiniBatchTransforme
         return [np.concatenate([row, np.full(width - len(row), np.nan)]) for row in rows]
 
     # ---------------------------------------------------------------- saving
-
-    def save(self, path: str | os.PathLike[str], positions: Mapping[str, Any] | None = None) -> None:
-        """Write the whole state to one file, atomically; `positions` (offsets of the source) are stored with it."""
-        write(path, self.to_state(positions))
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], on_event: Callable[[Change], object] | None = None) -> Self:
-        """Continue from a file, bit for bit; CheckpointError says what is wrong with one that cannot be used."""
-        return cls.from_state(read(path), on_event)
 
     def to_state(self, positions: Mapping[str, Any] | None = None) -> State:
         """Everything as arrays and JSON; what is left out is `on_event`."""

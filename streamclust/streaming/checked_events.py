@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 import numpy as np
 
 from streamclust._kernels.types import Floats
-from streamclust.engine.incomplete import Row
-from streamclust.schema import Columns, table_of
+from streamclust.engine.event_rows import Row, widths
+from streamclust.schema import Columns, Schema, table_of
 from streamclust.streaming.clocks import WrongTimeError
 
 
@@ -19,8 +20,8 @@ class Reason(str):
     __slots__ = ("of_time",)
 
     of_time: bool
-    """Whether only its time is wrong. Such an event is among the rows of `Checked` all the same: it is refused when
-    they are learnt, and counts as a vote that time has moved."""
+    """Whether only its time is wrong. Such an event is still among the rows of `Checked`: it is refused when they are
+    learnt, and counts as a vote that time has moved."""
 
     @classmethod
     def of(cls, error: Exception) -> Reason:
@@ -55,6 +56,8 @@ class Checked:
     """Columns of text or dates that were not read."""
     n_named: int = 0
     """Number of features that have names even before their first number: the columns of an array."""
+    complete: bool = False
+    """Whether it is known that no value is missing."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -67,6 +70,18 @@ class Checked:
     def table(self) -> Floats:
         """The rows under each other; NaN where a feature is missing."""
         return table_of(self.rows, len(self.columns)) if isinstance(self.rows, list) else self.rows
+
+    def add_features_to(self, schema: Schema) -> None:
+        """Add the features that these events bring; ValueError if others have come since they were checked."""
+        if self.columns is schema.columns:
+            return
+        ours, theirs = schema.names, tuple(self.columns)
+        both = min(len(ours), len(theirs))
+        if ours[:both] != theirs[:both]:
+            raise ValueError("other features have appeared since these events were checked: check them again")
+        width = max(self.n_named, int(widths(self.rows)[-1])) if len(self) else 0
+        if width > len(ours):
+            schema.adopt(dict(islice(self.columns.items(), width)))
 
     def weighing(self) -> Checked:
         """Without the events of weight 0, which change nothing."""

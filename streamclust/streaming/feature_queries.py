@@ -1,4 +1,4 @@
-"""What StreamFeatures tells: the features of events, the features themselves, and what became of them."""
+"""FeatureQueries: the features of events, the features themselves, and their lifecycle."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from streamclust.engine.feature_stream import FeatureStream, PublishedFeatures
 from streamclust.frames import TableLike
 from streamclust.lineage import Change, Lineage
 from streamclust.schema import Schema
-from streamclust.streaming.checked import Checked
-from streamclust.streaming.shared_model import SharedModel
+from streamclust.streaming.checked_events import Checked
+from streamclust.streaming.thread_safety import ThreadSafe
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
@@ -31,7 +31,7 @@ class FeatureModel:
     """(features, columns)"""
 
 
-class FeatureReporting(SharedModel):
+class FeatureQueries(ThreadSafe):
     """Answers of StreamFeatures, by the features that are published; none of them changes anything."""
 
     _schema: Schema
@@ -113,24 +113,19 @@ class FeatureReporting(SharedModel):
 
     @property
     def weights(self) -> dict[int, float]:
-        """How many events (decayed, if forgetting) have each feature."""
+        """Number of events (decayed, if forgetting) that have each feature."""
         found = self._published
         return dict(zip(found.ids.tolist(), found.weights.tolist(), strict=True))
 
     @property
     def n_features(self) -> int:
-        """How many features there are now."""
+        """Number of features now."""
         return len(self._published.A)
 
     @property
     def n_seen(self) -> int:
-        """How many events were learnt."""
+        """Number of events learnt."""
         return self._stream.n_events + len(self._stream.pending)
-
-    @property
-    def n_seen_by_shard(self) -> dict[Hashable, int]:
-        """How many events of each part of the stream that is read here were learnt, by any process that read it."""
-        return dict(self._shards)
 
     @property
     def feature_names(self) -> tuple[Hashable, ...]:
@@ -139,7 +134,7 @@ class FeatureReporting(SharedModel):
 
     @property
     def events(self) -> list[Change]:
-        """What happened to the features: born, died; the latest 10,000."""
+        """Lifecycle events of the features (born, died); the latest 10,000."""
         return list(self._stream.lineage)
 
     @property
@@ -154,7 +149,7 @@ class FeatureReporting(SharedModel):
 
     @property
     def n_missing(self) -> int:
-        """How many values were imputed so far, of events whose block is learnt."""
+        """Number of values imputed so far, of events whose block is learnt."""
         return self._stream.n_missing
 
     def plot(self, shape: tuple[int, int] | None = None, **options: Any) -> Figure | SubFigure:

@@ -1,92 +1,50 @@
-"""Door: where events enter the engine. Wide ones wait until a sketch is learnt from them, and enter through it."""
+"""Projection: the stage before the engine, where wide events wait until a sketch is learnt, and are reduced by it."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Iterator, Sequence
-from itertools import groupby
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
-from streamclust._kernels.types import Floats, Ints
+from streamclust._kernels.types import Floats
+from streamclust.engine import schedule
 from streamclust.engine.engine import Engine
-from streamclust.engine.incomplete import Row, width_of, widths, with_width
+from streamclust.engine.event_rows import (
+    Row,
+    first_width,
+    sparse_rows,
+    stacked_rows,
+    under_each_other,
+    with_width,
+)
+from streamclust.engine.missing_values import completed
 from streamclust.engine.watched_events import chosen_of
+from streamclust.engine.wide_events import RECENT_EVENTS, Block, RecentWideEvents
 from streamclust.interrupts import HeldInterrupts
-from streamclust.late import csr_array, issparse, vstack
+from streamclust.late import issparse
 from streamclust.moments import Moments
 from streamclust.parameters import GAUSSIANS, MAX_UNREDUCED_FEATURES, ScaleName
-from streamclust.schema import Cells
 from streamclust.sketch import MAX_DIRECTIONS, Rows, Sketch, identity, learn_sketch, relearn_sketch
 
 FIRST_EVENTS = 1024
 """Number of events that a sketch is learnt from."""
 JUDGED_EVENTS = 256
-"""Number of recent events by which is seen whether the stream has left the sketch: one in eight, of about 2,000."""
+"""Sample size of the test that the stream has left the sketch: one in eight of about 2,000 events."""
 LOOK_EVENTS = 256
-"""Number of events between two such looks."""
+"""Number of events between two such tests."""
 MAX_BLOCK_EVENTS = 4096
-"""Events taken through the sketch at once, at most: whatever the batch, little memory is needed for them."""
-RECENT_EVENTS = 1024
-"""Number of recent wide events that are kept as they came; a whole number of blocks."""
+"""Events projected at once, at most, which bounds the memory that a large batch needs."""
 
 Stage = Literal["new", "plain", "waiting", "sketched"]
 
 
-class Block(NamedTuple):
-    """Events that wait, of one shard; no weights or times is an empty array."""
-
-    rows: Rows
-    weight: Floats
-    time: Floats
-    shard: Hashable
-
-
-class Recent:
-    """A bounded sample of the latest wide events, as they came, in single precision.
-
-    Which events are kept depends on their number alone.
-    """
-
-    def __init__(self) -> None:
-        self.rows: list[Rows] = []
-        self.residual = np.zeros(RECENT_EVENTS)
-        """The squared length of what the sketch leaves out of each."""
-        self.count = 0
-
-    def see(self, rows: Rows, first: int, residual: Floats) -> None:
-        """Keep some of these events; the first of them is number `first` of all."""
-        chosen = chosen_of(first, rows.shape[0], RECENT_EVENTS)
-        kept = rows[chosen].astype(np.float32)
-        places = (self.count + np.arange(len(chosen))) % RECENT_EVENTS
-        self.residual[places] = residual[chosen]
-        for i, place in enumerate(places.tolist()):
-            self.rows[place : place + 1] = [kept[i : i + 1]]  # past the last there is, it is one more
-        self.count += len(chosen)
-
-    def judge(self, sketch: Sketch) -> None:
-        """Measure what another sketch leaves out of the events."""
-        if self.rows:
-            _, self.residual[: len(self.rows)] = sketch.measure(stacked_rows(self.rows))
-
-    def latest(self, n: int = RECENT_EVENTS) -> Rows:
-        """The latest n of them, or as many as there are, the oldest first."""
-        size = len(self.rows)
-        places = [i % RECENT_EVENTS for i in range(self.count - min(n, size), self.count)]
-        return stacked_rows([self.rows[i] for i in places])
-
-    def latest_residuals(self, n: int) -> Floats:
-        """The residuals of the latest n of them, or of as many as there are."""
-        n = min(n, len(self.rows))
-        return self.residual[np.arange(self.count - n, self.count) % RECENT_EVENTS]
-
-
 class LeftSketch(UserWarning):
-    """Warning, given once each time: the stream has moved out of the directions that it is seen in."""
+    """Warning, given once each time: the stream varies in other directions than its sketch has."""
 
 
-class Door:
+class Projection:
     """Takes checked rows to the engine: as they are or, if they are wide, through a sketch.
 
     `zeros`: a missing value is 0. The sketch is learnt from the first 1,024 events, which wait until then. When the
@@ -107,11 +65,11 @@ class Door:
         self.zeros = zeros
         self.stage: Stage = "new" if engine.is_empty and not engine.n_features else "plain"
         self.waiting: list[Block] = []
-        self.recent = Recent()
+        self.recent = RecentWideEvents()
         self.n_learnt = 0
-        """Events learnt through a sketch."""
+        """Number of events learnt through a sketch."""
         self.judged_from = 0
-        """How many recent events had been kept when the sketch was learnt: those that came later judge it."""
+        """Number of recent events kept when the sketch was learnt: later ones judge it."""
         self.width = 0
 
     # ---------------------------------------------------------------- reading
@@ -128,17 +86,17 @@ class Door:
 
     @property
     def n_waiting(self) -> int:
-        """How many events wait for the sketch."""
+        """Number of events that wait for the sketch."""
         return sum(block.rows.shape[0] for block in self.waiting)
 
     @property
     def n_seen(self) -> int:
-        """How many events have come."""
+        """Number of events that have come."""
         return self.engine.n_seen + self.n_waiting
 
     @property
     def n_features(self) -> int:
-        """How many features events have so far."""
+        """Number of features that events have so far."""
         return self.engine.n_features if self.stage in ("new", "plain") else self.width
 
     @property
@@ -166,7 +124,7 @@ class Door:
 
     @property
     def until_due(self) -> int:
-        """How many more events until the model may change."""
+        """Number of events until the model may change."""
         if self.gathers:
             return FIRST_EVENTS - self.n_waiting
         until_look = LOOK_EVENTS - self.n_learnt % LOOK_EVENTS
@@ -174,14 +132,10 @@ class Door:
 
     def runs(self, n: int) -> Iterator[slice]:
         """Slices of the next n events during which the model does not change; learn each before the next."""
-        done = 0
-        while done < n:
-            end = min(n, done + max(1, self.until_due))
-            yield slice(done, end)
-            done = end
+        return schedule.runs(n, lambda: self.until_due)
 
     def n_waiting_by_shard(self) -> dict[Hashable, int]:
-        """How many events of each shard wait."""
+        """Number of events of each shard that wait."""
         found: dict[Hashable, int] = {}
         for block in self.waiting:
             found[block.shard] = found.get(block.shard, 0) + block.rows.shape[0]
@@ -189,29 +143,34 @@ class Door:
 
     # ---------------------------------------------------------------- learning
 
-    def learn(self, rows: Rows | list[Row], w: Floats, t: Floats, shard: Hashable = 0) -> None:
-        """Learn checked rows, whose missing values are NaN; `w` and `t` may be empty."""
+    def learn(
+        self, rows: Rows | list[Row], w: Floats, t: Floats, shard: Hashable = 0, complete: bool = False
+    ) -> None:
+        """Learn checked rows: through the sketch if they are wide, else with their missing values filled in.
+
+        Missing values are NaN; `complete` says that there are none. `w` and `t` may be empty.
+        """
         if self.stage == "new":
             self.stage = self._decided(rows)
-        if self.is_plain:
-            self._learn_plain(rows, w, t, shard)
-            return
-        x = self._matrix(rows)
+        if not self.is_plain:
+            rows = self._matrix(rows)
+            done = self._learn_wide(rows, w, t, shard)
+            if done == rows.shape[0]:
+                return
+            rows, w, t = rows[done:], w[done:], t[done:]  # too few features for a sketch
+        for block in completed(self.engine, dense(rows), w, t, shard, self.zeros, complete):
+            self.engine.learn_checked(*block)
+
+    def _learn_wide(self, x: Rows, w: Floats, t: Floats, shard: Hashable) -> int:
+        """Learn events through the sketch, or let them wait for it; how many, until they are found not to be wide."""
         done = 0
         while done < x.shape[0] and not self.is_plain:
             most = max(1, self.until_due) if self.gathers else MAX_BLOCK_EVENTS
             run = slice(done, done + most)
-            done += self._learn(Block(x[run], w[run], t[run], shard))
-        if done < x.shape[0]:  # too few features for a sketch
-            self._learn_plain(x[done:], w[done:], t[done:], shard)
+            done += self._learn_block(Block(x[run], w[run], t[run], shard))
+        return done
 
-    def _learn_plain(self, rows: Rows | list[Row], w: Floats, t: Floats, shard: Hashable) -> None:
-        """Learn events as they are, without a sketch."""
-        dense = rows.toarray() if issparse(rows) else rows
-        dense = dense if isinstance(dense, list) else np.asarray(dense, dtype=float)
-        self.engine.learn_incomplete(dense, w, t, shard, self.zeros)
-
-    def _learn(self, events: Block) -> int:
+    def _learn_block(self, events: Block) -> int:
         """Let events wait or, through the sketch, learn them up to where the stream has left it; how many."""
         if self.gathers:
             self.waiting.append(
@@ -254,11 +213,11 @@ class Door:
         return None
 
     def _leave(self) -> None:
-        """Tell that the stream has left the sketch, and let the next events wait for another."""
+        """Warn that the stream has left the sketch, and let the next events wait for another."""
         self.stage = "waiting"
         warnings.warn(
-            f"the directions in which events are seen leave out {self.residual_growth:.1f} times as much of the latest "
-            f"ones, after {self.n_learnt:,} events: others are learnt from the next {FIRST_EVENTS:,}",
+            f"after {self.n_learnt:,} events the sketch leaves out {self.residual_growth:.1f} times as much of the "
+            f"latest ones as when it was learnt: another is learnt from the next {FIRST_EVENTS:,} events",
             LeftSketch,
             stacklevel=2,
         )
@@ -318,11 +277,11 @@ class Door:
         if sketch.is_same(self.sketch):
             return
         if self.stage == "plain" and not self.engine.is_empty:
-            raise ValueError("events were learnt in other coordinates: a sketch must be given before them")
+            raise ValueError("events were learnt without a sketch: call use_sketch before the first event")
         if self.engine.settings.family not in GAUSSIANS:
             raise ValueError(f"a sketch is for Gaussians, not for family={self.engine.settings.family!r}")
         if sketch.unit != self.unit:
-            raise ValueError('the sketch and this stream differ in scale="unit"')
+            raise ValueError('the sketch and this stream must agree on scale="unit"')
         self._enter(sketch)
 
     def _enter(self, sketch: Sketch) -> None:
@@ -363,7 +322,7 @@ class Door:
         assert self.sketch is not None
         return self.sketch.project(block.rows), block.weight, block.time
 
-    def merge(self, other: Door) -> None:
+    def merge(self, other: Projection) -> None:
         """Learn everything that another has learnt, through the same sketch, and the events that wait there."""
         if other.sketch is not None and self.sketch is None and self.stage != "plain":
             self.use_sketch(other.sketch)
@@ -403,7 +362,7 @@ class Door:
         return self._whole(x) if x.shape[1] < self.width and isinstance(x, np.ndarray) else x
 
     def _weights(self) -> Floats | None:
-        """What each event that waits weighs; None if all weigh 1."""
+        """Weight of each event that waits; None if all weigh 1."""
         if not any(len(block.weight) for block in self.waiting):
             return None
         return np.concatenate(
@@ -411,54 +370,8 @@ class Door:
         )
 
 
-# -------------------------------------------------------------------- rows
-
-
-def joined_blocks(blocks: Sequence[Block]) -> list[Block]:
-    """The same events in as few blocks as may be, however they were batched."""
-    found: list[Block] = []
-    for _, group in groupby(
-        blocks, key=lambda block: (block.shard, len(block.weight) > 0, len(block.time) > 0)
-    ):
-        alike = list(group)
-        rows = stacked_rows([block.rows for block in alike])
-        weight, time = (
-            np.concatenate([getattr(block, name) for block in alike]) for name in ("weight", "time")
-        )
-        found.append(Block(rows, weight, time, alike[0].shard))
-    return found
-
-
-def first_width(rows: Rows | list[Row]) -> int:
-    """The number of features of the first event."""
-    if issparse(rows):
-        return int(rows.shape[1])
-    return int(widths(rows[:1])[0])
-
-
-def sparse_rows(rows: Sequence[Row]) -> Rows:
-    """Rows of cells, or dense ones, as a sparse matrix; the columns of a row may be in any order."""
-    at = [row.at if isinstance(row, Cells) else range(len(row)) for row in rows]
-    values = [row.values if isinstance(row, Cells) else row for row in rows]
-    indptr: Ints = np.cumsum([0, *map(len, at)])
-    indices = np.fromiter((i for columns in at for i in columns), dtype=np.int64, count=int(indptr[-1]))
-    data = np.concatenate([*values, np.empty(0)]).astype(float)
-    return csr_array((data, indices, indptr), shape=(len(rows), max(map(width_of, rows), default=0)))
-
-
-def stacked_rows(parts: Sequence[Rows]) -> Rows:
-    """Rows under each other in double precision, as wide as the widest; sparse if any is."""
-    return under_each_other(parts).astype(float, copy=False)
-
-
-def under_each_other(parts: Sequence[Rows]) -> Rows:
-    """The same in the precision they have."""
-    if not parts:
-        return np.empty((0, 0))
-    width = max(part.shape[1] for part in parts)
-    if not any(issparse(part) for part in parts):
-        return np.concatenate([with_width(part, width) for part in parts])
-    sparse = [csr_array(part) for part in parts]
-    for part in sparse:
-        part.resize(part.shape[0], width)
-    return csr_array(vstack(sparse))
+def dense(rows: Rows | list[Row]) -> Floats | list[Row]:
+    """Rows in double precision, not sparse; cells as they are."""
+    if isinstance(rows, list):
+        return rows
+    return np.asarray(rows.toarray() if issparse(rows) else rows, dtype=float)

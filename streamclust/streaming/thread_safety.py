@@ -1,4 +1,4 @@
-"""SharedModel: a model that several threads may use at once.
+"""ThreadSafe: a model that several threads may use at once.
 
 Whoever changes a model, or reads more of it than it has published, holds its lock, which is re-entrant: `on_event` may
 call any method of the model that calls it. Methods that are called seldom (`save`, `snapshot`, `merge`, ...) hold it by
@@ -32,7 +32,7 @@ FORK_SECONDS = 30.0
 log = logging.getLogger(__name__)
 
 
-class SharedModel:
+class ThreadSafe:
     """Locks of a model; copies and pickles of one moment, with locks of their own."""
 
     __slots__ = ("_lock", "_queue")  # not among the attributes that are copied
@@ -58,7 +58,7 @@ class SharedModel:
             pass
 
     def _if_free(self, now: Callable[[], Answer], otherwise: Callable[[], Answer]) -> Answer:
-        """What `now` returns with the lock held or, if another thread holds it, what `otherwise` does without it."""
+        """Call `now` with the lock held or, if another thread holds it, `otherwise` without the lock."""
         held = False
         try:
             with HeldInterrupts():
@@ -92,7 +92,7 @@ class SharedModel:
 
 # -------------------------------------------------------------------- fork
 
-MODELS: WeakValueDictionary[int, SharedModel] = WeakValueDictionary()
+MODELS: WeakValueDictionary[int, ThreadSafe] = WeakValueDictionary()
 """Models of this process, by their `id`."""
 
 
@@ -100,7 +100,7 @@ class Forking(local):
     """Models whose locks the thread that forks holds meanwhile."""
 
     def __init__(self) -> None:
-        self.models: list[SharedModel] = []
+        self.models: list[ThreadSafe] = []
 
 
 HELD = Forking()
@@ -141,7 +141,7 @@ def hold_before_fork() -> None:
             HELD.models.append(model)
         else:
             log.warning(
-                "a process is forked while another thread changes a model: its copy is of no use there"
+                "a process was forked while another thread changed a model: the child cannot use its copy of the model"
             )
         if first:
             model._queue.release()

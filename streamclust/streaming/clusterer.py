@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Self
@@ -14,15 +13,13 @@ from river import base
 from streamclust.checkpoint import (
     CheckpointError,
     State,
-    check_door,
+    check_projection,
     check_refusals,
     engine_from_state,
     engine_state,
-    pack_door,
-    read,
+    pack_projection,
     reason_of,
-    unpack_door,
-    write,
+    unpack_projection,
 )
 from streamclust.checkpoint.state import OLDER
 from streamclust.engine import Engine, EngineSettings
@@ -43,22 +40,21 @@ from streamclust.parameters import (
     taken_by,
 )
 from streamclust.schema import Schema
-from streamclust.sketch import Sketch
-from streamclust.streaming.checked import Checked, Reason
+from streamclust.streaming.checked_events import Checked
+from streamclust.streaming.cluster_queries import ClusterQueries
 from streamclust.streaming.fixed_parameters import FixedParameters
-from streamclust.streaming.intake import Intake
-from streamclust.streaming.predicting import Predicting
-from streamclust.streaming.reporting import Reporting
-from streamclust.streaming.sharing import Sharing
-from streamclust.tree import SummaryTree
+from streamclust.streaming.pipeline import EventPipeline
+from streamclust.streaming.predictions import Predictions
+from streamclust.streaming.shard_transfer import ShardTransfer
+from streamclust.streaming.shards import ClustererShards, ModelSharing
 
 MAX_FEATURES, MAX_SIMPLE_FEATURES, MAX_WIDE_FEATURES = 256, 1024, 4096
-"""How many features events may have by default, with full covariances and without: some hundreds of megabytes; and
-if the first event has more, which are reduced to a few directions."""
+"""Default limits on the number of features: with full covariances; without; and if the first event has more than
+that, so that events are reduced to a few directions. Each needs some hundreds of megabytes."""
 
 
-class StreamClusterer(FixedParameters, Predicting, Reporting, Sharing, base.Clusterer):  # type: ignore[misc]  # predict_one may return None
-    """Clusters of a stream: learns how many there are, keeps their ids, forgets, and says what changed.
+class StreamClusterer(FixedParameters, Predictions, ClusterQueries, base.Clusterer):  # type: ignore[misc]  # predict_one may return None
+    """Clusters of a stream: learns their number, keeps their ids, forgets, and reports changes.
 
     Parameters
     ----------
@@ -81,7 +77,7 @@ class StreamClusterer(FixedParameters, Predicting, Reporting, Sharing, base.Clus
         Events before the first refit; by default 8 for each feature, but at least 20 and at most 100. Until then
         everything is one cluster. The next refits come each time the count has doubled.
     half_life
-        An event's weight halves after so many events, or so much time if times are given; by default never.
+        Half-life of an event's weight: a number of events or, if times are given, a time; by default none.
     drift
         Whether the clusters are those of the latest events ("follow") or of all events in any order ("ignore").
         "follow": clusters that the latest 30,000 events no longer hold are retired, and shares are theirs where they
@@ -120,7 +116,7 @@ class StreamClusterer(FixedParameters, Predicting, Reporting, Sharing, base.Clus
         if the first event has more than that. Memory grows with their number, and with its square for "gaussian" unless
         they are reduced.
     max_directions
-        Gaussian events of more features than this are taken to at most so many directions; by default those of more
+        Gaussian events of more features than this are reduced to this many directions at most; by default those of more
         than 64 features, to at most 16. The directions are those in which the first 1,024 events vary most above the
         noise; until then events wait, and all are one cluster. Clusters are found in these directions, and reported in
         the features.
@@ -142,7 +138,7 @@ class StreamClusterer(FixedParameters, Predicting, Reporting, Sharing, base.Clus
     """
 
     _parameters = tuple(taken_by("StreamClusterer"))
-    lineage = Reporting.lineage
+    lineage = ClusterQueries.lineage
     _get_params = base.Clusterer._get_params
 
     def __init__(
@@ -189,14 +185,14 @@ class StreamClusterer(FixedParameters, Predicting, Reporting, Sharing, base.Clus
         self.max_directions = max_directions
         self.scale = scale
         check_parameters({name: getattr(self, name) for name in self._parameters})
-        self._intake = self._new_intake(Schema(), Engine(0, self._settings(), on_event))
+        self._pipeline = self._new_pipeline(Schema(), Engine(0, self._settings(), on_event))
         self._make_locks()
 
-    def _new_intake(self, schema: Schema, engine: Engine) -> Intake:
-        """The intake of events under a schema."""
+    def _new_pipeline(self, schema: Schema, engine: Engine) -> EventPipeline:
+        """The pipeline of events under a schema."""
         missing = self.missing or ("zero" if is_discrete(self.family) else "impute")
         kept = Schema(schema.names, missing, *self._limits(missing))
-        return Intake(kept, engine, self.invalid, self.max_time_step, self.max_directions, self.scale)
+        return EventPipeline(kept, engine, self.invalid, self.max_time_step, self.max_directions, self.scale)
 
     def _limits(self, missing: Missing) -> tuple[int, Sequence[Hashable] | None, int | None]:
         """How many features there may be, their order, and how many in a stream that begins with few."""
@@ -219,10 +215,11 @@ class StreamClusterer(FixedParameters, Predicting, Reporting, Sharing, base.Clus
         self, x: dict[Any, Any], w: float = 1.0, t: float | None = None, shard: Hashable = 0
     ) -> None:
         """Learn an event, of weight `w` and, where forgetting goes by time, at time `t`."""
-        if not self._intake.buffer(x, w, t, shard):
+        if not self._pipeline.buffer.append(x, w, t, shard):
             self._let_others_in()
             with self._lock:
-                self._intake.learn_one(x, w, t, shard)
+                if self._pipeline.add(x, w, t, shard):
+                    self._pipeline.flush()
 
     def learn_many(
         self,
@@ -241,7 +238,7 @@ class StreamClusterer(FixedParameters, Predicting, Reporting, Sharing, base.Clus
         """
         self._let_others_in()
         with self._lock:
-            self._intake.learn_many(X, weight, time, shard)
+            self._pipeline.learn_many(X, weight, time, shard)
 
     def check(
         self,
@@ -252,20 +249,20 @@ class StreamClusterer(FixedParameters, Predicting, Reporting, Sharing, base.Clus
     ) -> Checked:
         """Read and check events once, for `assign_many` and `learn`; nothing is learnt, and nothing changes.
 
-        An event that cannot be learnt is among its `refused`, with the reason, and not among its rows. One whose time
-        alone is wrong (the reason's `of_time`) is among both: learning refuses it, and counts it as a vote that time
+        An event that cannot be learnt is listed in `refused`, with the reason, and not in the rows. One of which only
+        the time is wrong (the reason's `of_time`) is in both: learning refuses it, and counts it as a vote that time
         has moved. Times are checked but not kept if there is no half_life.
 
         >>> model = StreamClusterer()
         >>> checked = model.check([{"x": 1.0}, {"x": 1e200}, {}, {"x": 2.0}])
         >>> checked.refused[2]
-        'an event without any feature teaches nothing'
+        'an event has no numeric feature'
         >>> model.learn(checked)
         >>> model.n_seen
         2
         """
         with self._turn, self._lock:
-            return self._intake.check(X, weight, time, shard)
+            return self._pipeline.check(X, weight, time, shard)
 
     def learn(self, checked: Checked) -> None:
         """Learn events that `check` has read, or a slice of them.
@@ -274,7 +271,7 @@ class StreamClusterer(FixedParameters, Predicting, Reporting, Sharing, base.Clus
         """
         self._let_others_in()
         with self._lock:
-            self._intake.learn(checked)
+            self._pipeline.learn(checked)
 
     def runs(self, checked: Checked) -> Iterator[Checked]:
         """The events in slices during which the model does not change; learn each before asking for the next.
@@ -290,150 +287,60 @@ class StreamClusterer(FixedParameters, Predicting, Reporting, Sharing, base.Clus
         [1, 19, 20, 40, 20]
         """
         with self._turn, self._lock:
-            return self._intake.runs(checked)
-
-    def learn_tree(
-        self,
-        tree: SummaryTree,
-        names: Sequence[Hashable],
-        shard: Hashable = 0,
-        sketch: Sketch | None = None,
-    ) -> None:
-        """Learn everything that a summary built elsewhere has learnt, and refit at once.
-
-        `names` are the names of the events' features. The shard takes the tree's parameters if it is new. Where events
-        are wide, the tree is of their coordinates in a `sketch`, which all trees must share.
-
-        >>> from streamclust.summaries import empty_tree
-        >>> tree = empty_tree(n_features=2)
-        >>> tree.insert(np.random.default_rng(0).normal(size=(500, 2)))
-        >>> model = StreamClusterer()
-        >>> model.learn_tree(tree, ["x", "y"])
-        >>> model.n_seen, model.feature_names
-        (500, ('x', 'y'))
-        """
-        width = tree.n_features if sketch is None else sketch.n_features
-        if sketch is not None and tree.n_features != sketch.n_directions:
-            raise ValueError(f"the tree has {tree.n_features} features, {sketch} gives {sketch.n_directions}")
-        if len(names) != width:
-            raise ValueError(f"events have {width} features, got {len(names)} names")
-        with self._turn, self._lock:
-            self._exchange.learn_tree(tree, tuple(names), shard, sketch)
-
-    def refusals(
-        self,
-        X: TableLike,
-        weight: ArrayLike | None = None,
-        time: ArrayLike | None = None,
-        shard: Hashable = 0,
-    ) -> Mapping[int, Reason]:
-        """Reasons why events of X cannot be learnt, by their position; `check` gives them too."""
-        return self.check(X, weight, time, shard).refused
-
-    def add_refused(self, n: int) -> None:
-        """Count events that were refused before they came here: by who has built a tree, say."""
-        with self._turn, self._lock:
-            self._intake.n_refused += n
+            return self._pipeline.runs(checked)
 
     @property
     def n_refused(self) -> int:
         """Number of refused events."""
-        return self._intake.n_refused
+        return self._pipeline.refusals.count
 
     @property
     def last_refusal(self) -> str:
         """Reason of the latest refusal."""
-        return self._intake.last_refusal
+        return self._pipeline.refusals.latest
 
     def settle(self) -> None:
         """Refit at once on everything learnt, whatever the schedule says: at the end of a finite stream, say."""
         with self._turn, self._lock:
-            self._intake.settle()
-
-    def use_sketch(self, sketch: Sketch) -> None:
-        """Take wide events through a sketch that another clusterer has learnt (`sketch`), so that both can be merged.
-
-        What was learnt through another sketch is carried over, without what that one left out of events. ValueError if
-        events were learnt as they are.
-
-        >>> rng = np.random.default_rng(0)
-        >>> one, two = StreamClusterer(), StreamClusterer()
-        >>> one.learn_many(rng.normal(size=(1500, 100)))
-        >>> two.use_sketch(one.sketch)
-        >>> two.learn_many(rng.normal(size=(500, 100)))
-        >>> one.merge(two)
-        >>> one.n_seen
-        2000
-        """
-        with self._turn, self._lock:
-            self._intake.flush()
-            self._intake.door.use_sketch(sketch)
-            self._intake.make_room()
-
-    def release(self, shard: Hashable) -> State:
-        """Remove a shard with everything learnt from it; another clusterer can adopt it."""
-        with self._turn, self._lock:
-            state = self.export_shard(shard)
-            self._exchange.let_go(shard)
-        return state
-
-    def adopt(self, shard: Hashable, state: State) -> None:
-        """Take over a part of the stream that another clusterer has released.
-
-        Features that only one of the two knows are widened as those of late events are: what was learnt before counts
-        as having their mean. Features come in the order of this clusterer, those that it did not know after them.
-        """
-        with self._turn, self._lock:
-            self._exchange.adopt(shard, state)
+            self._pipeline.settle()
 
     @property
-    def shards(self) -> tuple[Hashable, ...]:
-        """Names of the shards."""
-        return tuple(dict.fromkeys([*self._intake.engine.shards, *self._intake.door.n_waiting_by_shard()]))
+    def shards(self) -> ClustererShards:
+        """The parts of the stream that are learnt here: their names, their summaries, and ways to move them."""
+        return ClustererShards(self)
 
     @property
-    def until_due(self) -> int:
-        """Number of events until the next refit or other scheduled step; the model does not change before."""
-        with self._turn, self._lock:
-            self._intake.flush()
-            return self._intake.door.until_due
+    def sharing(self) -> ModelSharing:
+        """Ways to follow another clusterer's model, and to publish this one."""
+        return ModelSharing(self)
 
     def merge(self, other: StreamClusterer) -> None:
         """Learn everything another clusterer has learnt. Its clusters join these, under these ids or new ones.
 
-        Wide events must have come through the same sketch: see `use_sketch`.
+        Wide events must have come through the same sketch: see `sharing.use_sketch`.
         """
         first, second = sorted((self, other), key=id)  # one order, or two threads might wait for each other
         with first._turn, first._lock, second._turn, second._lock:
-            self._exchange.merge(other._intake)
+            ShardTransfer(self._pipeline).merge(other._pipeline)
 
     # ---------------------------------------------------------------- saving
-
-    def save(self, path: str | os.PathLike[str], positions: Mapping[str, Any] | None = None) -> None:
-        """Write the whole state to one file, atomically; `positions` (offsets of the source) are stored with it."""
-        write(path, self.to_state(positions))
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], on_event: Callable[[Change], object] | None = None) -> Self:
-        """Continue from a file, bit for bit; CheckpointError says what is wrong with one that cannot be used."""
-        return cls.from_state(read(path), on_event)
 
     def to_state(self, positions: Mapping[str, Any] | None = None) -> State:
         """Everything as arrays and JSON; left out are `on_event` and other attributes of a subclass than parameters."""
         with self._turn, self._lock:
-            self._intake.flush()
-            clocks = self._intake.clocks.to_list()
-            return self._state(engine_state(self._intake.engine), positions or {}, clocks)
+            self._pipeline.flush()
+            clocks = self._pipeline.clocks.to_list()
+            return self._state(engine_state(self._pipeline.engine), positions or {}, clocks)
 
     def _state(
         self, engine: State, positions: Mapping[str, Any], clocks: list[Any], waiting: bool = True
     ) -> State:
         """The state of the engine with what is kept beside it, events that wait too unless not wanted."""
         arrays, values = engine
-        values["door"] = pack_door(self._intake.door, arrays, waiting)
+        values["door"] = pack_projection(self._pipeline.projection, arrays, waiting)
         values |= {
             "parameters": self._saved_parameters(),
-            "schema": self._intake.schema.to_dict(),
+            "schema": self._pipeline.schema.to_dict(),
             "n_refused": self.n_refused,
             "last_refusal": self.last_refusal,
             "clocks": clocks,
@@ -446,17 +353,18 @@ class StreamClusterer(FixedParameters, Predicting, Reporting, Sharing, base.Clus
         """The clusterer that `to_state` was called on."""
         try:
             model = cls._with_parameters(OLDER | state.values["parameters"], on_event)
-            intake = model._new_intake(Schema.from_dict(state.values["schema"]), engine_from_state(state))
-            unpack_door(intake.door, state)
-            check_door(intake.door, len(intake.schema))
-            intake.clocks.update_from(state.values.get("clocks", []))
-            intake.n_refused, intake.last_refusal = state.values["n_refused"], state.values["last_refusal"]
-            check_refusals(intake.n_refused, intake.last_refusal)
-            intake.make_room()
+            pipeline = model._new_pipeline(Schema.from_dict(state.values["schema"]), engine_from_state(state))
+            unpack_projection(pipeline.projection, state)
+            check_projection(pipeline.projection, len(pipeline.schema))
+            pipeline.clocks.update_from(state.values.get("clocks", []))
+            refusals = pipeline.refusals
+            refusals.count, refusals.latest = state.values["n_refused"], state.values["last_refusal"]
+            check_refusals(refusals.count, refusals.latest)
+            pipeline.resize_buffer()
         except Exception as error:  # whatever a state may hold that no clusterer saved
             raise CheckpointError(
                 f"this checkpoint holds no clusterer that can be loaded: {reason_of(error)}"
             ) from error
-        intake.engine.lineage.on_event = on_event
-        model._intake = intake
+        pipeline.engine.lineage.on_event = on_event
+        model._pipeline = pipeline
         return model

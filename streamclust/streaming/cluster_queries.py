@@ -1,9 +1,9 @@
-"""Reporting: the part of a clusterer that tells what was found. It changes nothing."""
+"""ClusterQueries: the part of a clusterer that tells what was found. It changes nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +15,9 @@ from streamclust.engine.feature_profiles import FeatureProfile, Profiles, profil
 from streamclust.lineage import Change, Lineage
 from streamclust.moments import Moments
 from streamclust.sketch import Sketch
-from streamclust.streaming.intake import Intake
-from streamclust.streaming.shared_model import SharedModel
+from streamclust.streaming.clusters import Cluster, clusters_of
+from streamclust.streaming.pipeline import EventPipeline
+from streamclust.streaming.thread_safety import ThreadSafe
 from streamclust.tree import SummaryTree
 
 if TYPE_CHECKING:
@@ -26,59 +27,35 @@ if TYPE_CHECKING:
     from streamclust.hierarchy.dendrogram import Dendrogram
 
 
-@dataclass(frozen=True, eq=False)
-class Cluster:
-    """A cluster as it is now."""
-
-    id: int
-    weight: float
-    """How many events it holds (decayed, if forgetting)."""
-    share: float
-    mean: dict[Hashable, float]
-    covariance: Floats | None
-    """(D, D), (D,) or a number, as the family has it; (D,) where events are wide."""
-    born: int
-    """Number of events learnt before it was born."""
-    last_seen: int
-    """Number of the latest watched event assigned to it."""
-    components: Moments
-    """What it is made of, the heaviest first; one row, unless shapes are joined (`shape="any"`)."""
-
-
-def heaviest_rows_first(components: Moments) -> Moments:
-    """The same rows by falling weight."""
-    return components[np.argsort(-components.weight, kind="stable")]
-
-
-class Reporting(SharedModel):
+class ClusterQueries(ThreadSafe):
     """The clusters, their lives, the summary and pictures of a stream."""
 
-    _intake: Intake
+    _pipeline: EventPipeline
 
     @property
     def model(self) -> Model | None:
         """The published model; None before the first event."""
-        return self._intake.engine.model
+        return self._pipeline.engine.model
 
     @property
     def n_seen(self) -> int:
-        """How many events were learnt."""
-        return self._intake.door.n_seen + self._intake.n_waiting
+        """Number of events learnt."""
+        return self._pipeline.projection.n_seen + self._pipeline.n_waiting
 
     @property
     def sketch(self) -> Sketch | None:
-        """The map that wide events are taken through; None until it is learnt, and where events are not wide.
+        """The map that reduces wide events; None until it is learnt, and if events are not wide.
 
-        `tree` and `shard_tree` are in its coordinates, everything else is in the features.
+        `tree` and `shards.tree` are in its coordinates, everything else is in the features.
         """
-        return self._intake.door.sketch
+        return self._pipeline.projection.sketch
 
     @property
     def effective_events(self) -> float:
         """Number of independent events that those learnt are worth: `n_seen`, or fewer if they depend on each other.
 
-        Sources that wander slowly, and repeated events, tell less than as many independent events; decisions about
-        clusters count them for what they tell. Estimated from the latest events.
+        Slowly wandering sources and repeated events hold less information than as many independent events, and count
+        for less in decisions about clusters. Estimated from the latest events.
 
         >>> from streamclust import StreamClusterer
         >>> rows = np.random.default_rng(0).normal(size=(500, 2))
@@ -89,44 +66,39 @@ class Reporting(SharedModel):
         (500.0, True)
         """
         with self._turn, self._lock:
-            self._intake.flush()
-            return self.n_seen * self._intake.engine.present.evidence
+            self._pipeline.flush()
+            return self.n_seen * self._pipeline.engine.present.evidence
 
     @property
     def n_failed_refits(self) -> int:
         """Number of refits, and looks between them, that failed: each time the last good model stayed."""
-        return self._intake.engine.counters.n_failed_refits
+        return self._pipeline.engine.counters.n_failed_refits
 
     @property
     def n_failed_in_a_row(self) -> int:
         """Number of refits and looks that have failed since a refit last succeeded."""
-        return self._intake.engine.counters.failures_in_a_row
+        return self._pipeline.engine.counters.failures_in_a_row
 
     @property
     def last_refit_error(self) -> str:
         """Reason of the latest failure of a refit; empty if none has failed."""
-        return self._intake.engine.counters.last_failure
-
-    @property
-    def n_seen_by_shard(self) -> dict[Hashable, int]:
-        """How many events were learnt of each shard that is here."""
-        return self._intake.n_seen_by_shard()
+        return self._pipeline.engine.counters.last_failure
 
     @property
     def residual_growth(self) -> float:
-        """How much `sketch` leaves out of the latest events, as a multiple of what it left out when it was learnt.
+        """Share of the latest events that `sketch` leaves out, as a multiple of its share when the sketch was learnt.
 
-        About 1 while the stream varies in the same directions, and where events are not wide. A stream that has left
-        them is told once, by a warning (`LeftSketch`).
+        About 1 while the stream varies in the same directions, and if events are not wide. A warning (`LeftSketch`)
+        says once that the stream has left them.
         """
-        return self._intake.door.residual_growth
+        return self._pipeline.projection.residual_growth
 
     @property
     def n_clusters(self) -> int:
-        """How many clusters there are now."""
+        """Number of clusters now."""
         model = self.model
         if model is None:
-            return 0 if self._intake.door.only_cluster is None else 1
+            return 0 if self._pipeline.projection.only_cluster is None else 1
         return len(model.names)
 
     @property
@@ -135,12 +107,14 @@ class Reporting(SharedModel):
         return self._if_free(self._clusters_now, self._clusters_published)
 
     def _clusters_now(self) -> list[Cluster]:
-        self._intake.flush()
-        engine, model = self._intake.engine, self.model
+        self._pipeline.flush()
+        engine, model = self._pipeline.engine, self.model
         if model is None:
             return self._waiting_cluster()
         rows, parts = self._expanded(engine.queries.clusters()), self._expanded(engine.queries.components())
-        return self._listed(model, rows, parts, engine.queries.last_seen())
+        return clusters_of(
+            model, rows, parts, self._pipeline.schema, engine.lineage.born_at, engine.queries.last_seen()
+        )
 
     def _clusters_published(self) -> list[Cluster]:
         """The clusters of the published model, without waiting for the thread that learns."""
@@ -151,38 +125,22 @@ class Reporting(SharedModel):
         rows, parts = model.clusters, model.active.clusters
         if model.sketch is not None:
             rows, parts = model.sketch.expand_moments(rows), model.sketch.expand_moments(parts)
-        return self._listed(model, rows, parts, dict.fromkeys(model.names.tolist(), model.n_seen))
-
-    def _listed(
-        self, model: Model, rows: Moments, parts: Moments, last_seen: dict[int, int]
-    ) -> list[Cluster]:
-        """Clusters of these moments and components, the heaviest first."""
-        born = self._intake.engine.lineage.born_at
-        kept = None if rows.kind == "none" else rows.covariance
-        found = [
-            Cluster(
-                id=int(name),
-                weight=float(rows.weight[k]),
-                share=float(rows.weight[k] / rows.weight.sum()),
-                mean=self._intake.schema.mapping(rows.mean[k]),
-                covariance=None if kept is None else kept[k],
-                born=born.get(int(name), model.n_seen),  # not there while another thread publishes
-                last_seen=last_seen[int(name)],
-                components=heaviest_rows_first(parts[np.flatnonzero(model.place == k)]),
-            )
-            for k, name in enumerate(model.names)
-        ]
-        return sorted(found, key=lambda cluster: -cluster.weight)
+        last_seen = dict.fromkeys(model.names.tolist(), model.n_seen)
+        return clusters_of(
+            model, rows, parts, self._pipeline.schema, self._pipeline.engine.lineage.born_at, last_seen
+        )
 
     def _waiting_cluster(self) -> list[Cluster]:
         """The cluster of all events while they wait for their sketch; none before the first."""
-        door = self._intake.door
-        if door.only_cluster is None:
+        projection = self._pipeline.projection
+        if projection.only_cluster is None:
             return []
-        whole, n = door.waiting_moments(), door.n_waiting
-        mean = self._intake.schema.mapping(whole.mean[0])
+        whole, n = projection.waiting_moments(), projection.n_waiting
+        mean = self._pipeline.schema.mapping(whole.mean[0])
         return [
-            Cluster(door.only_cluster, float(whole.weight[0]), 1.0, mean, whole.covariance[0], 1, n, whole)
+            Cluster(
+                projection.only_cluster, float(whole.weight[0]), 1.0, mean, whole.covariance[0], 1, n, whole
+            )
         ]
 
     def _expanded(self, rows: Moments) -> Moments:
@@ -205,10 +163,10 @@ class Reporting(SharedModel):
         """The mean of the component of a cluster that is the least novel."""
         assert model is not None  # clusters of several components are a model's
         means = cluster.components.mean
-        return self._intake.schema.mapping(means[model.novelty(means).argmin()])
+        return self._pipeline.schema.mapping(means[model.novelty(means).argmin()])
 
     def describe(self, cluster: int) -> list[FeatureProfile]:
-        """What a cluster is: mean and standard deviation of each feature against all events', the most telling first.
+        """Mean and standard deviation of each feature in a cluster, beside those of all events, the most telling first.
 
         >>> rng = np.random.default_rng(0)
         >>> from streamclust import StreamClusterer
@@ -224,8 +182,8 @@ class Reporting(SharedModel):
     def profiles(self) -> Profiles:
         """`describe` for all clusters, as arrays that later learning does not change."""
         with self._turn, self._lock:
-            self._intake.flush()
-            return profiles(self._intake.engine, self.feature_names, self.sketch)
+            self._pipeline.flush()
+            return profiles(self._pipeline.engine, self.feature_names, self.sketch)
 
     def view(self) -> ClusterView:
         """Data for pictures: the clusters, the leaves of the summary, and the cluster of each leaf.
@@ -237,8 +195,8 @@ class Reporting(SharedModel):
         (array([2.]), array([0]))
         """
         with self._turn, self._lock:
-            self._intake.flush()
-            return cluster_view(self._intake.engine, self.feature_names, self._expanded)
+            self._pipeline.flush()
+            return cluster_view(self._pipeline.engine, self.feature_names, self._expanded)
 
     @property
     def tree(self) -> SummaryTree:
@@ -251,14 +209,8 @@ class Reporting(SharedModel):
         (array([3.]), array([[2.]]))
         """
         with self._turn, self._lock:
-            self._intake.flush()
-            return self._intake.engine.shards.merged_tree()
-
-    def shard_tree(self, shard: Hashable) -> SummaryTree:
-        """A copy of the summary of one shard; KeyError if there is no such shard."""
-        with self._turn, self._lock:
-            self._intake.flush()
-            return self._intake.engine.shards.tree_of(shard)
+            self._pipeline.flush()
+            return self._pipeline.engine.shards.merged_tree()
 
     def latest(self, n: int = 256) -> Floats:
         """About n of the latest events as rows in the order of `feature_names`, the oldest first in each shard.
@@ -273,28 +225,30 @@ class Reporting(SharedModel):
                [3.]])
         """
         with self._turn, self._lock:
-            self._intake.flush()
-            shards, door = self._intake.engine.shards, self._intake.door
-            if door.sketch is not None or door.waiting:
-                return door.latest(n)
-            if not shards:
-                return np.empty((0, len(self.feature_names)))
-            return shards.recent.watched_rows(-(-n // len(shards)))
+            self._pipeline.flush()
+            shards, projection = self._pipeline.engine.shards, self._pipeline.projection
+            if projection.sketch is not None or projection.waiting:
+                return projection.latest(n)
+            return (
+                shards.recent.watched_rows(-(-n // len(shards)))
+                if shards
+                else np.empty((0, len(self.feature_names)))
+            )
 
     @property
     def events(self) -> list[Change]:
-        """What happened to the clusters: born, died, returned, split, merged; the latest 10,000."""
-        return list(self._intake.engine.lineage)
+        """Lifecycle events of the clusters (born, died, returned, split, merged); the latest 10,000."""
+        return list(self._pipeline.engine.lineage)
 
     @property
     def lineage(self) -> Lineage:
         """The lives of the clusters: iterates over `events`, has `history`, the shares over time, and `plot()`."""
-        return self._intake.engine.lineage
+        return self._pipeline.engine.lineage
 
     @property
     def feature_names(self) -> tuple[Hashable, ...]:
         """The features seen so far, in the order of their columns."""
-        return self._intake.schema.names
+        return self._pipeline.schema.names
 
     def snapshot(self, method: MethodName = "rbhc", consistent: bool = True) -> Dendrogram:
         """The hierarchy of everything learnt until now: "rbhc", "abc" or "bhc".
@@ -303,8 +257,8 @@ class Reporting(SharedModel):
         whatever their clusters.
         """
         with self._turn, self._lock:
-            self._intake.flush()
-            search, sketch = self._intake.engine.queries.snapshot_search(method, consistent), self.sketch
+            self._pipeline.flush()
+            search, sketch = self._pipeline.engine.queries.snapshot_search(method, consistent), self.sketch
         tree = search()
         return tree if sketch is None else replace(tree, leaves=sketch.expand_moments(tree.leaves))
 
@@ -318,14 +272,16 @@ class Reporting(SharedModel):
         from streamclust.plots import plot_clusters
 
         with self._turn, self._lock:
-            self._intake.flush()
+            self._pipeline.flush()
             if self.model is None:
                 raise ValueError("there is nothing to draw: learn at least one event first")
             names, model = self.feature_names, self.model
             latest = (
-                self.latest() if self.sketch is not None else self._intake.engine.shards.recent.watched_rows()
+                self.latest()
+                if self.sketch is not None
+                else self._pipeline.engine.shards.recent.watched_rows()
             )
-            components = self._expanded(self._intake.engine.queries.components())
+            components = self._expanded(self._pipeline.engine.queries.components())
         if features is not None and not set(features) <= set(names):
             raise ValueError(f"features must be two of {list(names)}, got {tuple(features)}")
         shown: dict[str, Any] = {

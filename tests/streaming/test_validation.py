@@ -152,7 +152,7 @@ def test_clocks_do_not_depend_on_batching_or_restarts(times, sizes, cut):
     reasons = {}
     while done < len(times):
         end = min(len(times), done + sizes[k % len(sizes)])
-        found = many.refusals(events[done:end], time=times[done:end])
+        found = many.check(events[done:end], time=times[done:end]).refused
         reasons |= {done + i: why for i, why in found.items()}
         many.learn_many(events[done:end], time=times[done:end])
         if done <= cut < end:
@@ -363,7 +363,7 @@ def test_names_without_end_are_refused():
 def test_the_first_array_names_its_columns_though_some_rows_are_refused():
     table = np.array([[np.nan, 1.0], [np.inf, 1.0], [1.0, 2.0], [np.nan, 3.0]])
     model = StreamClusterer()
-    assert list(model.refusals(table)) == [0, 1]
+    assert list(model.check(table).refused) == [0, 1]
     with pytest.warns(RefusedEvents, match="must be complete"):
         model.learn_many(table)
     assert (model.feature_names, model.n_seen, model.n_refused) == ((0, 1), 2, 2)

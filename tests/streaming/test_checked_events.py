@@ -223,8 +223,8 @@ def test_a_batch_is_read_and_checked_once():
     events = named(rows_of(1200))
     model = StreamClusterer(background=False)
     model.learn_many(events[:700])
-    read, checked = "Schema.table", "Checker.check_within"
-    with calls(read, checked, "Checker.check_values", "check_points") as found:
+    read, checked = "Schema.table", "Validator.check_within"
+    with calls(read, checked, "Validator.check_values", "check_points") as found:
         batch = model.check(np.array([list(event.values()) for event in events[700:]]), shard=0)
         for run in model.runs(batch):
             model.assign_many(run)
@@ -242,19 +242,19 @@ def test_a_tree_is_learnt_as_its_events_are():
         tree.insert_checked(*checked_rows("gaussian", 2, part))
     whole = tree_from_bytes(tree_to_bytes(merge_all(trees)))
     model = StreamClusterer()
-    model.learn_tree(whole, ["a", "b"], shard="apart")
-    model.learn_tree(trees[0], ["a", "b"], shard="apart")
-    assert (model.n_seen, model.n_clusters, model.shards) == (8000, 3, ("apart",))
+    model.shards.learn_tree(whole, ["a", "b"], shard="apart")
+    model.shards.learn_tree(trees[0], ["a", "b"], shard="apart")
+    assert (model.n_seen, model.n_clusters, model.shards.names) == (8000, 3, ("apart",))
     expected = np.concatenate([rows, rows[:2000]])
     np.testing.assert_allclose(model.tree.total.mean[0], expected.mean(axis=0))
-    assert model.n_seen_by_shard == {"apart": 8000}
+    assert model.shards.n_seen == {"apart": 8000}
     assert len(model.latest(4096)) == 4096
     model.learn_many(named(rows))  # the stream goes on
     assert model.n_seen == 14_000
     with pytest.raises(ValueError, match="2 features, got 1 names"):
-        model.learn_tree(whole, ["a"])
+        model.shards.learn_tree(whole, ["a"])
     with pytest.raises(ValueError, match="in the same order"):
-        model.learn_tree(whole, ["b", "a"], shard="apart")
+        model.shards.learn_tree(whole, ["b", "a"], shard="apart")
 
 
 def test_the_tree_is_of_all_shards_and_a_copy():
@@ -263,14 +263,14 @@ def test_the_tree_is_of_all_shards_and_a_copy():
     model.learn_many(rows[:300], shard="a")
     model.learn_many(rows[300:], shard="b")
     np.testing.assert_allclose(model.tree.total.mean[0], rows.mean(axis=0))
-    np.testing.assert_allclose(model.shard_tree("b").total.mean[0], rows[300:].mean(axis=0))
+    np.testing.assert_allclose(model.shards.tree("b").total.mean[0], rows[300:].mean(axis=0))
     before = bits(model)
     model.tree.insert(rows)
-    model.shard_tree("a").insert(rows)
+    model.shards.tree("a").insert(rows)
     assert bits(model) == before
     with pytest.raises(KeyError, match="no shard 'c'"):
-        model.shard_tree("c")
-    assert model.shards == ("a", "b")
+        model.shards.tree("c")
+    assert model.shards.names == ("a", "b")
 
 
 @pytest.mark.parametrize("half_life", [None, 50.0])
@@ -281,6 +281,20 @@ def test_a_shard_of_a_saved_clusterer_is_what_it_would_release(half_life):
     saved = decode(encode(model.to_state()))
     found = shard_in(saved, ("t", 1))
     assert shard_in(saved, ("t", 2)) is None
-    released = decode(encode(model.release(("t", 1))))
+    released = decode(encode(model.shards.release(("t", 1))))
     assert found.values | {"library": None} == released.values | {"library": None}
     assert encode(found._replace(values={})) == encode(released._replace(values={}))
+
+
+def test_complete_events_that_were_checked_before_a_feature_appeared_have_it_filled_in():
+    model, apart = StreamClusterer(), StreamClusterer()
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    for each in (model, apart):
+        each.learn_many([{"a": a, "b": b} for a, b in rows[:30].tolist()])
+    checked = model.check([{"a": a, "b": b} for a, b in rows[30:].tolist()])
+    for each in (model, apart):
+        each.learn_one({"a": 0.0, "b": 0.0, "c": 5.0})
+    model.learn(checked)
+    apart.learn_many([{"a": a, "b": b} for a, b in rows[30:].tolist()])
+    assert np.isfinite(model.tree.total.mean).all()
+    assert encode(model.to_state()) == encode(apart.to_state())

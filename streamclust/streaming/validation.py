@@ -3,35 +3,44 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable
 from copy import copy
-from itertools import pairwise
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streamclust._kernels.check import all_within
 from streamclust._kernels.types import Floats
-from streamclust.engine.incomplete import Row
+from streamclust.engine.event_rows import Row
 from streamclust.families import FamilyLike, is_discrete
 from streamclust.frames import TableLike, without_text
 from streamclust.late import issparse
 from streamclust.refit.bkm.fit import check_points
 from streamclust.schema import Cells, Schema, table_of
 from streamclust.sketch import check_lengths
-from streamclust.streaming.checked import Checked, Reason
+from streamclust.streaming.checked_events import Checked, Reason
 from streamclust.streaming.clocks import Clocks
+from streamclust.streaming.table_rows import (
+    NO_FEATURE,
+    any_values,
+    cells_of,
+    is_table,
+    mappings,
+    n_named,
+    name_columns,
+    present,
+    within,
+)
 from streamclust.tree.rows import MAX_WEIGHT, MIN_WEIGHT, check_rows
 from streamclust.values import MAX_MAGNITUDE
 
 
-class NotAlike(Exception):  # noqa: N818
-    """Some of the events must be told from the others: by their times, or because they weigh nothing."""
+class NeedsRowByRow(Exception):  # noqa: N818
+    """Rows need checking one by one: times are out of order, or an event of weight 0 brings a feature."""
 
 
-class Aside(NamedTuple):
-    """What comes with the events of a batch."""
+class BatchColumns(NamedTuple):
+    """Weights, times, shard and skipped columns of a batch."""
 
     weight: ArrayLike | None
     time: ArrayLike | None
@@ -39,7 +48,7 @@ class Aside(NamedTuple):
     left_out: tuple[Hashable, ...]
 
 
-class Checker:
+class Validator:
     """Checks the events of a stream, by its family and by what a missing value is.
 
     `zeros`: a missing value is 0. `skips_text`: columns of text in a frame are left out; else they are errors.
@@ -69,10 +78,10 @@ class Checker:
         left_out: list[Hashable] = []
         if self.skips_text:
             X, left_out = without_text(X, schema.names)
-        aside = Aside(weight, time, shard, tuple(left_out))
+        aside = BatchColumns(weight, time, shard, tuple(left_out))
         try:
             return self._all(X, copy(schema), None if clocks is None else clocks.copy(), least, aside)
-        except NotAlike:
+        except NeedsRowByRow:
             pass
         except (TypeError, ValueError):
             if all_or_none or not is_table(X, schema):
@@ -86,13 +95,15 @@ class Checker:
         schema: Schema,
         clocks: Clocks | None,
         least: int | None,
-        aside: Aside,
+        aside: BatchColumns,
     ) -> Checked:
-        """Check events together; raises if any is refused, NotAlike if they must be looked at in turn."""
+        """Check all events at once; raises if any is refused, NeedsRowByRow if they must be checked in turn."""
         before = len(schema)
         rows = self._read(X, schema)
         # a table that comes back as it is was found within the limits
-        if rows is X or (isinstance(rows, np.ndarray) and within(rows)):
+        complete = False
+        if isinstance(rows, np.ndarray) and (rows is X or within(rows)):
+            complete = True
             self.check_within(rows)
         else:
             self.check_values(present(rows))
@@ -103,10 +114,11 @@ class Checker:
         w, t = checked_columns(len(rows), aside.weight, aside.time)
         t = None if clocks is None else t
         if w is not None and not w.all() and len(schema) > before:
-            raise NotAlike  # those of weight 0 bring no feature
+            raise NeedsRowByRow  # events of weight 0 bring no feature
         if clocks is not None and not _in_time(clocks, aside.shard, w, t, len(rows)):
-            raise NotAlike
-        return Checked(rows, schema.columns, {}, w, t, aside.shard, aside.left_out, n_named(X, schema))
+            raise NeedsRowByRow
+        named = n_named(X, schema)
+        return Checked(rows, schema.columns, {}, w, t, aside.shard, aside.left_out, named, complete)
 
     def _one_by_one(
         self,
@@ -114,7 +126,7 @@ class Checker:
         schema: Schema,
         clocks: Clocks | None,
         least: int | None,
-        aside: Aside,
+        aside: BatchColumns,
         all_or_none: bool,
     ) -> Checked:
         """Check events in turn; those that are refused, or weigh nothing, bring no feature along."""
@@ -184,10 +196,10 @@ class Checker:
             check_lengths(values)
 
     def check_cells(self, cells: Cells, least: int | None) -> None:
-        """Raise ValueError for an event that cannot be learnt; the first one must have at least so many features."""
+        """Raise ValueError for an event that cannot be learnt; the first one must have at least `least` features."""
         at, values, known = cells
         if not values:
-            raise ValueError("an event without any feature teaches nothing")
+            raise ValueError(NO_FEATURE)
         if not max(map(abs, values)) <= MAX_MAGNITUDE:
             name = next(n for n, i in known.items() if i in at and abs(values[at.index(i)]) > MAX_MAGNITUDE)
             value = values[at.index(known[name])]
@@ -235,81 +247,3 @@ def columns(n: int, weight: ArrayLike | None, time: ArrayLike | None) -> tuple[F
     both = (1.0 if weight is None else weight, np.nan if time is None else time)
     w, t = (np.broadcast_to(np.asarray(values, dtype=float), n) for values in both)
     return w, t
-
-
-# -------------------------------------------------------------------- rows of tables
-
-
-def within(rows: Floats) -> bool:
-    """Whether all values of a table are there, and not too large."""
-    plain = np.require(rows, requirements=["C", "A", "W"])
-    return bool(rows.shape[1]) and all_within(plain.ravel(), MAX_MAGNITUDE)
-
-
-def present(rows: Floats | list[Row]) -> Floats:
-    """Values of the rows, 0 where missing; ValueError for a row without any value."""
-    if isinstance(rows, list):
-        values = [row.values if isinstance(row, Cells) else row for row in rows]
-        found, complete = np.concatenate([*values, np.empty(0)])[:, None], all(map(len, values))
-    else:
-        known = ~np.isnan(rows)
-        found, complete = np.where(known, rows, 0.0), bool(known.any(axis=1).all())
-    if not complete:
-        raise ValueError("an event without any feature teaches nothing")
-    return np.asarray(found, dtype=float)
-
-
-def any_values(rows: list[Row]) -> Floats:
-    """One number for each row: 1 if any of its values is not 0, else 0."""
-    return np.array([[np.any(row.values if isinstance(row, Cells) else row)] for row in rows], dtype=float)
-
-
-def cells_of(row: Floats, schema: Schema) -> Cells:
-    """The cells of a row of a table."""
-    at = np.flatnonzero(~np.isnan(row))
-    return Cells(at.tolist(), row[at].tolist(), schema.columns)
-
-
-def is_table(X: TableLike, schema: Schema) -> bool:
-    """Whether X has rows that can be checked one by one if some of them are refused."""
-    if isinstance(X, np.ndarray):
-        return X.ndim == 2 and (len(schema) in (0, X.shape[1]))
-    if issparse(X):
-        return schema.missing == "zero" and len(schema) in (0, X.shape[1])
-    return not isinstance(X, (str, bytes, Mapping)) and hasattr(X, "__len__")
-
-
-def name_columns(X: TableLike, schema: Schema) -> None:
-    """Name the columns of the first array by their position, those without a number in its first row too."""
-    if not (isinstance(X, np.ndarray) or issparse(X)) or X.ndim != 2 or len(schema):
-        return
-    if schema.max_features is None or X.shape[1] <= schema.max_features:
-        schema.adopt({i: i for i in range(X.shape[1])})
-
-
-def sparse_mappings(X: TableLike, names: tuple[Hashable, ...]) -> Iterator[dict[Any, Any]]:
-    """The rows of a sparse table as mappings of the values they hold; a row of zeros has one of them."""
-    rows = X.tocsr()
-    for start, stop in pairwise(rows.indptr.tolist()):
-        at = rows.indices[start:stop].tolist()
-        held = dict(zip((names[i] for i in at), rows.data[start:stop].tolist(), strict=True))
-        yield held or {names[0]: 0.0}
-
-
-def n_named(X: TableLike, schema: Schema) -> int:
-    """Number of features that have names by their position alone."""
-    return len(schema) if isinstance(X, np.ndarray) or issparse(X) else 0
-
-
-def mappings(X: TableLike, schema: Schema) -> Iterator[dict[Any, Any]]:
-    """The rows of a table as mappings, unchecked."""
-    if isinstance(X, np.ndarray):
-        names = schema.names or tuple(range(X.shape[1]))
-        return (dict(zip(names, row, strict=True)) for row in X.tolist())
-    if issparse(X):
-        return sparse_mappings(X, schema.names or tuple(range(X.shape[1])))
-    if isinstance(X, list):
-        return iter(X)
-    from river.utils.dataframe import into_frame  # slow to import, and only for frames
-
-    return cast(Iterator[dict[Any, Any]], into_frame(X).iter_rows(named=True))

@@ -9,28 +9,27 @@ from numpy.typing import NDArray
 
 from streamclust._kernels.types import Bools, Floats
 from streamclust.engine import Model
-from streamclust.engine.door import sparse_rows
-from streamclust.engine.incomplete import with_width
+from streamclust.engine.event_rows import sparse_rows, with_width
 from streamclust.engine.model import Assignment
 from streamclust.frames import SeriesLike, TableLike
 from streamclust.late import csr_array, issparse
 from streamclust.sketch import Rows
-from streamclust.streaming.checked import Checked
-from streamclust.streaming.intake import Intake
-from streamclust.streaming.shared_model import SharedModel
+from streamclust.streaming.checked_events import Checked
+from streamclust.streaming.pipeline import EventPipeline
+from streamclust.streaming.thread_safety import ThreadSafe
 
 
-class Predicting(SharedModel):
+class Predictions(ThreadSafe):
     """Clusters, probabilities and novelty of events, under the model that is published."""
 
-    _intake: Intake
+    _pipeline: EventPipeline
 
     def predict_one(self, x: dict[Any, Any]) -> int | None:
         """The id of the event's cluster; None before the first event, and for an event without any known feature."""
-        model = self._intake.engine.model
+        model = self._pipeline.engine.model
         if model is None:
-            return self._intake.door.only_cluster
-        row = self._intake.schema.plain_row(x)
+            return self._pipeline.projection.only_cluster
+        row = self._pipeline.schema.plain_row(x)
         if row is not None and len(row) >= model.n_features:
             return model.predict_one(row)
         rows, known = self._read([x], model)
@@ -38,27 +37,27 @@ class Predicting(SharedModel):
 
     def predict_proba_one(self, x: dict[Any, Any]) -> dict[int, float]:
         """p(cluster | x) by id: the clusters' shares for an event of no known feature; empty before the first event."""
-        model = self._intake.engine.model
+        model = self._pipeline.engine.model
         if model is None:
-            only = self._intake.door.only_cluster
+            only = self._pipeline.projection.only_cluster
             return {} if only is None else {only: 1.0}
         rows, _ = self._read([x], model)
         return dict(zip(model.names.tolist(), model.probability(rows)[0].tolist(), strict=True))
 
     def score_one(self, x: dict[Any, Any]) -> float:
         """How novel an event is: -log p(x) under all clusters; 0 before the first event."""
-        model = self._intake.engine.model
+        model = self._pipeline.engine.model
         return 0.0 if model is None else float(model.novelty(self._read([x], model)[0])[0])
 
     def tail_one(self, x: dict[Any, Any]) -> float:
         """The share of recent events at least as novel as this one: small for an outlier; 1 before the first event."""
-        engine = self._intake.engine
+        engine = self._pipeline.engine
         if engine.model is None:
             return 1.0
         scores = np.array([self.score_one(x)])
 
         def by_now() -> Floats:
-            recent = None if engine.sketch is None else self._intake.door.recent.latest()
+            recent = None if engine.sketch is None else self._pipeline.projection.recent.latest()
             return engine.queries.tail(scores, recent)
 
         def by_last() -> Floats:
@@ -72,10 +71,10 @@ class Predicting(SharedModel):
 
     def predict_many(self, X: TableLike) -> SeriesLike:
         """The id of each event's cluster, or None as in `predict_one`: an array, or a series like the frame."""
-        model = self._intake.engine.model
+        model = self._pipeline.engine.model
         if model is None:
             rows = self._table(X)
-            ids, known = np.full(len(rows), self._intake.door.only_cluster), any_known(rows)
+            ids, known = np.full(len(rows), self._pipeline.projection.only_cluster), any_known(rows)
         else:
             events, known = self._read(X, model)
             ids = model.predict(events)
@@ -83,8 +82,8 @@ class Predicting(SharedModel):
 
     def predict_proba_many(self, X: TableLike) -> TableLike:
         """p(cluster | x): an array with a column for each of `model.names`, or a frame with a column for each id."""
-        model = self._intake.engine.model
-        only = self._intake.door.only_cluster
+        model = self._pipeline.engine.model
+        only = self._pipeline.projection.only_cluster
         if model is None:
             table = np.ones((len(self._table(X)), 0 if only is None else 1))
         else:
@@ -98,7 +97,7 @@ class Predicting(SharedModel):
 
     def score_many(self, X: TableLike) -> SeriesLike:
         """How novel each event is: an array for an array, else a series like the frame."""
-        model = self._intake.engine.model
+        model = self._pipeline.engine.model
         if model is None:
             return series_like(X, np.zeros(len(self._table(X))))
         return series_like(X, model.novelty(self._read(X, model)[0]))
@@ -109,9 +108,9 @@ class Predicting(SharedModel):
         X is a table as in `learn_many`, or what `check` has read. None before the first event. While wide events wait
         for their sketch, all are one cluster.
         """
-        model = self._intake.engine.model
+        model = self._pipeline.engine.model
         if model is None:
-            only, n = self._intake.door.only_cluster, X.shape[0] if issparse(X) else len(X)
+            only, n = self._pipeline.projection.only_cluster, X.shape[0] if issparse(X) else len(X)
             if only is None:
                 return None
             return Assignment(np.full(n, only), np.ones(n), np.zeros(n), np.zeros(n, dtype=np.int64))
@@ -120,25 +119,25 @@ class Predicting(SharedModel):
         return found._replace(cluster=known_only(found.cluster, known))
 
     def assign_rows(self, rows: Floats, model: Model) -> Assignment:
-        """`assign_many` by a given model of this clusterer, for rows in the order of `feature_names` (NaN: missing)."""
+        """`assign_many` by a given model of this clusterer, for rows in the order of `feature_names` (NaN: missing).
+
+        ValueError for rows that cannot be events: too large, or negative counts.
+        """
+        self._pipeline.check_values(rows)
         found = model.assign(self._wide(rows, model))
         return found._replace(cluster=known_only(found.cluster, any_known(rows)))
 
-    def check_rows(self, rows: Floats) -> None:
-        """Raise ValueError for rows that cannot be events: too large, or negative counts; NaN is a missing value."""
-        self._intake.check_values(rows)
-
     def _table(self, X: TableLike) -> Floats:
         """Rows of a table, NaN where a feature is missing."""
-        return self._intake.schema.table(X, extend=False, copy=False)
+        return self._pipeline.schema.table(X, extend=False, copy=False)
 
     def _read(self, X: TableLike, model: Model) -> tuple[Rows, Bools]:
         """Events as the model reads them, and whether each has any known feature.
 
         Where what is missing is 0, a sketch reads sparse tables and mappings at the cost of the values they hold.
         """
-        schema = self._intake.schema
-        if model.sketch is not None and self._intake.zeros:
+        schema = self._pipeline.schema
+        if model.sketch is not None and self._pipeline.zeros:
             if issparse(X):
                 rows = X.tocsr()
                 held = schema.sparse_values(rows), rows.indices, rows.indptr
@@ -155,7 +154,7 @@ class Predicting(SharedModel):
         if model.sketch is None:
             rows = np.asarray(rows, dtype=float)
         width = model.n_features if model.sketch is None else max(rows.shape[1], model.n_features)
-        return self._intake.filled(with_width(rows, width))
+        return self._pipeline.filled(with_width(rows, width))
 
 
 def any_known(rows: Floats) -> Bools:
