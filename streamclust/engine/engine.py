@@ -93,20 +93,22 @@ class Engine:
             self.do_due()
             done += n
 
-    def runs(self, n: int, rows: Floats | None = None) -> Iterator[slice]:
-        """Slices of the next n events, each up to the event at which a look, a refit or a publication is due.
+    def runs(self, n: int, rows: Callable[[slice], Floats]) -> Iterator[slice]:
+        """Slices of the next n events during which the model does not change; learn each before the next.
 
-        Each must be learnt before the next is asked for. Given the `rows` (in the clusters' coordinates, NaN where a
-        value is missing), the model does not change within a slice; else it may, where the outside alarm sounds.
+        `rows` gives some of them as `until_change` takes them.
         """
-        if rows is None:
-            return schedule.runs(n, lambda done: self.until_due)
-        return schedule.runs(n, lambda done: self.until_change(rows[done:]))
+        return schedule.runs(
+            n, lambda done: self.until_change(rows(slice(done, done + max(1, self.until_due))))
+        )
 
     def until_change(self, rows: Floats) -> int:
-        """Number of these next rows during which the model does not change, at least one if there are any."""
-        next_rows = rows[: max(1, self.until_due)]
-        return self.monitor.watch(next_rows, np.isnan(next_rows))[0]
+        """Number of these next rows during which the model does not change: until a look or another step is due.
+
+        They are in the clusters' coordinates, NaN where a value is missing.
+        """
+        rows = np.ascontiguousarray(rows[: max(1, self.until_due)])
+        return self.monitor.watch(rows, np.isnan(rows))[0]
 
     @property
     def until_due(self) -> int:

@@ -129,9 +129,11 @@ class EngineTuning:
     dense_events: int = 32
     """Events of counts that the alarm compares at once. Bounds time; not distinguished."""
     max_whole_counts: int = 1_024
-    """Features of counts up to which the latest events are all kept. Bounds memory: vocabularies can be wide."""
+    """Features of counts up to which the latest events are all kept. Bounds memory, since vocabularies can be wide; not
+    distinguished."""
     max_grouped_counts: int = 512
-    """Events of counts, the latest outside all clusters, that are searched for new ones. Bounds time."""
+    """Events of counts, the latest outside all clusters, that are searched for new ones. Bounds time; not
+    distinguished."""
     min_absent_events: float = 16.0
     """Watched events that an absent cluster's share must let expect before it is gone; chance brings none once in ten
     million. Fewer retire clusters by chance, more keep dead ones for longer. Decided by clusters that are replaced
