@@ -2,7 +2,7 @@
 
 Events of two sources are as far apart when one follows the other as at any other time. A source that wanders passes
 from one part of its way to the next in a small step, however few independent events its way is worth. So where steps
-between two cells are much smaller than their distance, these are one cluster.
+between two cells are much smaller than their distance, in every feature, these are one cluster.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ def continuous_pairs(cell: Ints, points: Floats, n_cells: int) -> Bools:
     share = np.divide(
         squares, np.maximum(number, 1)[:, :, None] * usual, out=np.zeros_like(usual), where=varies
     )
-    share = share.sum(axis=2) / np.maximum(varies.sum(axis=2), 1)
-    return np.asarray((number > 0) & (share < TUNING.continuous_share))
+    return np.asarray((number > 0) & (share.max(axis=2) < TUNING.continuous_share))
 
 
 def sources(sequences: list[tuple[Ints, Floats]], n_cells: int) -> Ints:

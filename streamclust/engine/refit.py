@@ -57,7 +57,7 @@ def find(given: RefitInput) -> Found:
     best = fit_dependent(given, tree, start if given.mode.fresh else with_prior(start, given.old.result))
     if isinstance(tree, WithStrays) and settings.refit == "bkm" and not given.mode.drifted:
         best = keeping_rare(settings, best, start, *tree.outside())
-    if given.events.sequence is not None and np.isfinite(given.tree.n_independent):
+    if given.tree.n_independent < best.n_clusters * (tree.n_features + 1):
         best = with_whole_ways(best, given.events.sequence)
     if given.mode.drifted:
         best = keeping(best, fed(best, given.events.watched))
@@ -90,7 +90,10 @@ def find(given: RefitInput) -> Found:
 
 
 def with_whole_ways(result: Result, sequence: RecentSequence) -> Result:
-    """The clusters, with those merged that are parts of the way of one source that wanders."""
+    """The clusters, with those merged that are parts of the way of one source that wanders.
+
+    Where independent events are fewer than D + 1 for each cluster, clusters are found in the curve of its way.
+    """
     if result.n_clusters == 1 or not by_itself(result).whitened_features:
         return result
     model = by_itself(result)

@@ -112,9 +112,9 @@ class EngineTuning:
     min_change_events: float = 2.0
     """Independent events of each cluster in which a change is seen, at least: the mean of fewer wanders anyway. More
     react later to changes of dependent streams. Decided by `benchmarks/dependent.py`."""
-    continuous_share: float = 0.25
-    """Squared steps between two cells, as a share of the squared differences of any two of their events, below which
-    both are parts of the way of one source. It is about 1 for independent sources. Decided by
+    continuous_share: float = 0.5
+    """Squared steps between two cells, as a share of the squared differences of any two of their events, below which,
+    in every feature, both are parts of the way of one source. It is about 1 for independent sources. Decided by
     `benchmarks/dependent.py`, with its neighbours not tried."""
 
     # ---------------------------------------------------------------- births and retirement
