@@ -36,7 +36,6 @@ class Monitor:
         """Bring the model up to date; the refit that should follow, if any."""
         counters = self.stream.counters
         gap = counters.look_gap
-        counters.known_time = 1.0 / self.present.evidence
         found = self._follow()
         span = None if found.fresh is None else found.fresh.span
         counters.look_gap = schedule.next_gap(counters.n_seen, gap, span)
@@ -109,13 +108,18 @@ class Monitor:
         counters.moving = found.fresh is not None
         if found.fresh is not None:
             self.stream.model = moved(model, found.fresh.rows, found.fresh.weight)
-        enough = TUNING.min_change_events * len(model.rows)
-        if found.since is not None and found.since.span * self.present.evidence >= enough:
+        if found.since is not None and self._is_certain(found.since.span):
             span = found.since.span
             counters.begin = max(counters.begin, counters.n_seen - span)
             due = counters.n_seen + schedule.wait_after_change(span, found.fits)
             counters.change_due = min(counters.change_due, due)
         return found
+
+    def _is_certain(self, span: int) -> bool:
+        """Whether a change was seen in enough independent events; notes how dependent they are, as the past ends."""
+        counters = self.stream.counters
+        counters.known_time = 1.0 / self.present.evidence
+        return span >= TUNING.min_change_events * len(self.stream.published.rows) * counters.known_time
 
     def _learn_latest(self, gap: int) -> None:
         """Update the clusters with the events since their last update, unless those weigh little."""

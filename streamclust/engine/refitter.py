@@ -63,6 +63,7 @@ class Refitter:
         if stream.model is not None:
             self.retirement.judge()  # before a refit that sees nothing of clusters that have gone
         summary = self._summary()
+        counters.known_time = 1.0 / self.present.evidence
         counters.last_refit = counters.n_seen
         quiet, full = self._is_quiet(), self._is_full(summary.tree)
         self._schedule_next(summary, quiet, full)

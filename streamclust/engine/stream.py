@@ -65,7 +65,7 @@ class Counters:
     """Events since then that lacked some feature."""
     alarm: OutsideAlarm = field(default_factory=OutsideAlarm)
     known_time: float = 1.0
-    """Events that were worth one independent event at the last look."""
+    """Events that were worth one independent event at the last refit or change."""
 
     def to_values(self) -> dict[str, Any]:
         """The counters by name."""
