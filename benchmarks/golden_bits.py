@@ -19,21 +19,25 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from streamclust import StreamClusterer, StreamFeatures
 from streamclust.checkpoint import read
 
+Floats = np.ndarray
+Hashes = dict[str, str]
+"""Hash of each part of a stream's result."""
+
 CENTRES = np.array([[0, 0], [12, 0], [0, 12], [12, 12], [24, 6]], dtype=float)
 
 
-def blobs(seed, n, centres=CENTRES):
+def blobs(seed: int, n: int, centres: Floats = CENTRES) -> Floats:
     rng = np.random.default_rng(seed)
     return centres[rng.integers(len(centres), size=n)] + rng.normal(size=(n, centres.shape[1]))
 
 
-def drifting(seed, n):
+def drifting(seed: int, n: int) -> Floats:
     x = blobs(seed, n)
     x[n // 2 :] += np.linspace(0, 8, n - n // 2)[:, None]
     return x
 
 
-def wandering(seed, n, correlation=100.0):
+def wandering(seed: int, n: int, correlation: float = 100.0) -> Floats:
     rng = np.random.default_rng(seed)
     source, place, decay = rng.integers(5, size=n), np.zeros((5, 2)), np.exp(-1 / correlation)
     noise, x = rng.normal(size=(n, 2)) * np.sqrt(1 - decay**2), np.empty((n, 2))
@@ -43,19 +47,19 @@ def wandering(seed, n, correlation=100.0):
     return x
 
 
-def counts(seed, n):
+def counts(seed: int, n: int) -> Floats:
     rng = np.random.default_rng(seed)
     rates = rng.dirichlet(np.full(12, 0.3), size=4)
     return np.array([rng.multinomial(40, rates[k]) for k in rng.integers(4, size=n)], dtype=float)
 
 
-def gaps(seed, n):
+def gaps(seed: int, n: int) -> Floats:
     x = blobs(seed, n, np.random.default_rng(5).normal(size=(5, 6)) * 8)
     x[np.random.default_rng(seed + 1).random(x.shape) < 0.2] = np.nan
     return x
 
 
-def wide(seed, n):
+def wide(seed: int, n: int) -> Floats:
     rng = np.random.default_rng(3)
     topics = rng.normal(size=(6, 300)) * 0.6
     return blobs(seed, n, topics)
@@ -79,14 +83,14 @@ STREAMS = {
 }
 
 
-def digest(*parts):
+def digest(*parts: np.ndarray | bytes) -> str:
     found = hashlib.sha256()
     for part in parts:
         found.update(part if isinstance(part, bytes) else np.ascontiguousarray(part).tobytes())
     return found.hexdigest()[:16]
 
 
-def state_digest(model):
+def state_digest(model: StreamClusterer | StreamFeatures) -> str:
     """Hash of all arrays and values of a model's checkpoint."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "model.checkpoint"
@@ -96,7 +100,7 @@ def state_digest(model):
         return digest(json.dumps(meta, sort_keys=True, default=str).encode(), *kept)
 
 
-def hashes(model, rows):
+def hashes(model: StreamClusterer, rows: Floats) -> Hashes:
     found = {"state": state_digest(model)}
     found["events"] = digest("\n".join(map(repr, model.events)).encode())
     answers = model.assign_many(rows[:500])
@@ -106,21 +110,21 @@ def hashes(model, rows):
     return found
 
 
-def plain(parameters, rows):
+def plain(parameters: dict[str, object], rows: Floats) -> Hashes:
     model = StreamClusterer(seed=1, **parameters)
     for block in np.array_split(rows, 7):
         model.learn_many(block)
     return hashes(model, rows)
 
 
-def by_one(rows):
+def by_one(rows: Floats) -> Hashes:
     model = StreamClusterer(seed=2)
     for row in rows:
         model.learn_one({"a": row[0], "b": row[1]})
     return hashes(model, rows)
 
 
-def sharded(rows):
+def sharded(rows: Floats) -> Hashes:
     model = StreamClusterer(seed=3)
     for i, block in enumerate(np.array_split(rows, 12)):
         model.learn_many(block, shard=i % 3)
@@ -131,7 +135,7 @@ def sharded(rows):
     return hashes(model, rows)
 
 
-def restarted(rows):
+def restarted(rows: Floats) -> Hashes:
     model = StreamClusterer(seed=4)
     with tempfile.TemporaryDirectory() as directory:
         for block in np.array_split(rows, 9):
@@ -141,13 +145,13 @@ def restarted(rows):
     return hashes(model, rows)
 
 
-def features(rows):
+def features(rows: Floats) -> Hashes:
     model = StreamFeatures(seed=5)
     model.learn_many(rows)
     return {"state": state_digest(model)}
 
 
-def record(only):
+def record(only: list[str] | None) -> dict[str, Hashes]:
     found = {}
     jobs = {
         name: (lambda parameters=parameters, rows=rows: plain(parameters, rows()))
@@ -165,7 +169,7 @@ def record(only):
     return found
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--write", type=Path, metavar="FILE", help="where to record the bits")
     parser.add_argument("--compare", type=Path, metavar="FILE", help="a record to compare with")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,8 @@ TableLike = Any
 """A frame of any library, an array, or rows of any kind: what it is, is found out when it is read."""
 SeriesLike = Any
 """One value for each row: an array, or a series of the library that the frame is of."""
+ColumnLike = Sequence[Any] | np.ndarray[Any, Any]
+"""Values of one column."""
 
 
 class LeftOutColumns(UserWarning):
@@ -47,6 +49,47 @@ def without_text(X: TableLike, known: Collection[Hashable] = ()) -> tuple[TableL
         return X, []
     kept = frame.drop([series.name for series in left_out]).to_native()
     return kept, [series.name for series in left_out if series.null_count() < len(series)]
+
+
+def columns_by_name(X: TableLike) -> dict[Any, ColumnLike] | None:
+    """Columns of a frame (pandas, polars, pyarrow), of a list of mappings, or of an array, by name or position.
+
+    None if X is no table whose values could be read.
+
+    >>> columns_by_name([{"x": 1.0, "city": "Oslo"}, {"x": 2.0}])
+    {'x': [1.0, 2.0], 'city': ['Oslo', None]}
+    """
+    if isinstance(X, Sequence) and len(X) and all(isinstance(x, Mapping) for x in X):
+        names = dict.fromkeys(name for x in X for name in x)
+        return {name: [x.get(name) for x in X] for name in names}
+    if isinstance(X, np.ndarray):
+        readable = X.ndim == 2 and X.dtype.kind in "biufOUS"
+        return {i: X[:, i] for i in range(X.shape[1])} if readable else None
+    if (
+        isinstance(X, (list, tuple))
+        and len({len(x) for x in X if isinstance(x, (list, tuple, np.ndarray))}) == 1
+    ):
+        rows = np.array([list(x) for x in X], dtype=object) if all(map(is_row, X)) else np.empty(0)
+        return columns_by_name(rows)
+    if issparse(X):
+        return None
+    import narwhals.stable.v2 as nw  # slow to import, and only for frames
+
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if not isinstance(frame, nw.DataFrame):
+        return None
+    return {series.name: values_of(series) for series in frame.iter_columns()}
+
+
+def is_row(x: object) -> bool:
+    """Whether a row of a list is one of single values."""
+    return isinstance(x, (list, tuple, np.ndarray)) and all(np.ndim(value) == 0 for value in x)
+
+
+def values_of(series: Series[Any]) -> ColumnLike:
+    """Values of a column: an array if all are numbers."""
+    plain = series.dtype.is_numeric() and not series.is_null().any()
+    return series.to_numpy() if plain else series.to_list()
 
 
 def is_text(series: Series[Any]) -> bool:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClusterMixin, DensityMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from streamclust._kernels.types import Floats, Ints
 from streamclust.batch.shaped import ShapedMixin, check_shape
 from streamclust.families import FamilyLike, Mixture
 from streamclust.families import family as family_named
+from streamclust.families.mixed import mixed
+from streamclust.frames import columns_by_name
 from streamclust.moments import Moments
 from streamclust.parameters import MixtureName, ShapeName
 from streamclust.refit.bkm.fit import (
@@ -28,6 +31,7 @@ from streamclust.refit.bkm.fit import (
 from streamclust.refit.bkm.row_tree import Assign, check_assign
 from streamclust.refit.partition import Partition
 from streamclust.refit.steps import Step
+from streamclust.schema.encoding import Categorical, Encoding
 from streamclust.shapes import gaussian_components
 from streamclust.tree import SummaryTree
 
@@ -39,7 +43,8 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
     ----------
     family
         What a cluster is: "gaussian", "diagonal", "spherical", "multinomial", "bernoulli", "poisson", or a
-        Family with a prior of its own.
+        Family with a prior of its own; or "mixed" for tables of numbers and categories, which Gaussians become where
+        `categorical` finds any.
     mixture
         How clusters share the events: "finite", "infinite" (a Dirichlet process) or "uninformative".
     search
@@ -64,6 +69,9 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         "ellipse": each component that the search finds is a cluster. "any": components that are pieces of one shape (a
         ring, a moon, a block) are joined into one cluster, for Gaussian families. See `streamclust.shapes`. None: "any"
         for Gaussians under a learnt prior, else "ellipse".
+    categorical
+        Columns that are categories, by name or position. "auto": columns of text, of yes and no, and numbers of two
+        values; columns of text in which nearly every row has a value of its own are left out. False: none.
 
     Attributes
     ----------
@@ -76,6 +84,7 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
     components_ : the components that the search found, as Moments
     component_labels_ : the cluster of each component
     merge_tree_ : how components were joined, at what heights; where shapes are "any"
+    encoding_ : the columns of a mixed table, their names and categories; None if all columns are numbers
 
     Examples
     --------
@@ -90,6 +99,14 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
     (2, True)
     >>> BayesianKMeans(shape="ellipse").fit(points).n_clusters_ > 2
     True
+
+    Tables may have categories:
+
+    >>> rng = np.random.default_rng(0)
+    >>> table = [{"amount": rng.normal(loc), "channel": channel} for loc, channel in [(3, "web"), (4, "shop")] * 200]
+    >>> model = BayesianKMeans().fit(table)
+    >>> model.n_clusters_, model.encoding_.names
+    (2, ('amount', 'channel=shop', 'channel=web'))
     """
 
     def __init__(
@@ -103,6 +120,7 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         verbose: bool = False,
         prior: PriorName | None = None,
         shape: ShapeName | None = None,
+        categorical: Categorical = "auto",
     ) -> None:
         self.family = family
         self.mixture = mixture
@@ -113,6 +131,12 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         self.verbose = verbose
         self.prior = prior
         self.shape = shape
+        self.categorical = categorical
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = tags.input_tags.categorical = True
+        return tags
 
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Cluster the points, each counted `sample_weight` times (once)."""
@@ -122,7 +146,7 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         if self.max_leaves is not None:
             return self._learn(points, weight)
         steps = point_steps(
-            self.family, points, weight, self.seed, self.mixture, self.search, self.assign, self.prior
+            self._kind, points, weight, self.seed, self.mixture, self.search, self.assign, self.prior
         )
         partition = self._run(steps)
         self._publish(partition, partition.labels, points, weight)
@@ -145,7 +169,7 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
                 'assign="tree" puts all points in a tree, and a summary does not keep them: use assign="auto" with '
                 "max_leaves and partial_fit, or max_leaves=None and fit"
             )
-        kind = family_named(self.family)
+        kind = family_named(self._kind)
         known = hasattr(self, "tree_")
         if not known:
             leaves = 512 if self.max_leaves is None else self.max_leaves
@@ -162,7 +186,7 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         if not starts or self.n_updates_.bit_count() == 1:
             starts += [None]
         settings = (self.seed, self.mixture, self.search, self.prior)
-        found = [self._run(bkm_steps(self.family, self.tree_, start, *settings)) for start in starts]
+        found = [self._run(bkm_steps(self._kind, self.tree_, start, *settings)) for start in starts]
         partition = min(found, key=lambda p: p.free_energy)
         self._publish(partition, partition.assign(points), *self.tree_.sample())
         return self
@@ -174,16 +198,50 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         check_search(self.search)
         if self.shape is not None:
             check_shape(self.shape)
-        if self.shape == "any" and family_named(self.family).scatter == "none":
-            raise ValueError(
-                f'shape="any" joins Gaussian components, and {family_named(self.family).name} ones have no '
-                'covariances: use shape="ellipse"'
-            )
         check_assign(self.assign)
-        points = validate_data(self, X, dtype=np.float64, reset=reset)
+        points = self._read(X, reset)
+        kind = family_named(self._kind)
+        if self.shape == "any" and (kind.scatter == "none" or kind.name == "mixed"):
+            raise ValueError(
+                f'shape="any" joins Gaussian components, and {kind.name} ones are no Gaussians: use shape="ellipse"'
+            )
         if sample_weight is None:
             return points, None
         return points, _check_sample_weight(sample_weight, points, dtype=np.float64, ensure_non_negative=True)
+
+    def _read(self, X: ArrayLike, reset: bool) -> Floats:
+        """Rows of numbers; those of a mixed table encoded, by an encoding that `reset` learns anew."""
+        if reset:
+            self.encoding_ = self._encoding(X)
+        if self.encoding_ is None:
+            return cast(Floats, validate_data(self, X, dtype=np.float64, reset=reset))
+        columns = columns_by_name(X)
+        if columns is None:
+            raise ValueError(
+                "the model was fitted to a table with categories; give it a frame or a list of mappings"
+            )
+        rows = self.encoding_.rows(columns)
+        return cast(Floats, validate_data(self, rows, dtype=np.float64, reset=reset))
+
+    def _encoding(self, X: ArrayLike) -> Encoding | None:
+        """The encoding of a table with categories; None if there are none."""
+        asked = str(self.family) == "mixed"
+        if not asked and (self.family != "gaussian" or self.categorical is False):
+            return None
+        columns = columns_by_name(X)
+        if columns is None or not columns:  # scikit-learn says what is wrong with it
+            return None
+        encoding = Encoding.of(columns, self.categorical)
+        plain = not (encoding.categories or encoding.left_out or asked)
+        mappings = isinstance(X, Sequence) and isinstance(X[0], Mapping)
+        return None if plain and not mappings else encoding
+
+    @property
+    def _kind(self) -> FamilyLike:
+        """The family of the rows: of tables with categories, that of their columns."""
+        if self.encoding_ is None or not self.encoding_.categories:
+            return self.family
+        return mixed(self.encoding_.columns)
 
     def _run(self, steps: Iterable[Step[Partition]]) -> Partition:
         partition = None
@@ -202,7 +260,7 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         """Whether components that are pieces of one shape are joined into one cluster."""
         if self.shape is not None:
             return self.shape == "any"
-        gaussian = family_named(self.family).scatter != "none"
+        gaussian = self._kind is self.family and family_named(self.family).scatter != "none"
         return gaussian and learns_prior(self.family, self.mixture, self.prior, self.search)
 
     def _publish(self, partition: Partition, labels: Ints, points: Floats, weight: Floats | None) -> None:
@@ -261,9 +319,9 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
 
     def _asked(self, X: ArrayLike) -> Floats:
         check_is_fitted(self, "partition_")
-        points = validate_data(self, X, dtype=np.float64, reset=False)
+        points = self._read(X, reset=False)
         self.partition_.family.check(points)
-        return cast(Floats, points)
+        return points
 
     def predict(self, X: ArrayLike) -> Ints:
         """The cluster of least labelling cost (20) for each point."""

@@ -7,6 +7,7 @@ from streamclust.families.discrete import BernoulliProduct, Multinomial, Poisson
 from streamclust.families.free_energy import MIXTURES, Finite, Infinite, Mixture, Uninformative, scoring
 from streamclust.families.gaussian import FlatGaussian, Gaussian
 from streamclust.families.gaussian_simple import DiagonalGaussian, SphericalGaussian
+from streamclust.families.mixed import Mixed, mixed
 from streamclust.parameters import FamilyName
 from streamclust.values import did_you_mean
 
@@ -65,6 +66,7 @@ __all__ = [
     "FlatGaussian",
     "Gaussian",
     "Infinite",
+    "Mixed",
     "Mixture",
     "Multinomial",
     "Poisson",
@@ -74,5 +76,6 @@ __all__ = [
     "Uninformative",
     "family",
     "is_discrete",
+    "mixed",
     "scoring",
 ]

@@ -17,6 +17,8 @@ from streamclust.families.learnt_discrete import (
     DirichletLearner,
     GammaLearner,
 )
+from streamclust.families.learnt_mixed import MixedLearner
+from streamclust.families.mixed import Mixed
 from streamclust.moments import Moments
 
 Given = TypeVar("Given", contravariant=True)
@@ -58,6 +60,7 @@ LEARNERS: dict[FamilyClass, Callable[[Any, Summary | Floats], AnyLearner]] = {
     Multinomial: DirichletLearner.of,
     BernoulliProduct: BetaLearner.of,
     Poisson: GammaLearner.of,
+    Mixed: MixedLearner.of,
 }
 """Constructors of the learner of each family's prior, from the family class and the data."""
 
@@ -66,7 +69,7 @@ def learner_of(kind: FamilyClass | AnyFamily, data: Summary | Floats) -> AnyLear
     """The learner of a family class's prior, for a tree or an array of points; None for a family object."""
     if not isinstance(kind, type):
         return None
-    return LEARNERS[kind](kind, data)
+    return next(LEARNERS[base] for base in kind.__mro__ if base in LEARNERS)(kind, data)
 
 
 if TYPE_CHECKING:  # mypy holds them to the protocol

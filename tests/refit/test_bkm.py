@@ -130,7 +130,9 @@ def test_nudges_move_what_no_single_row_can():
         points, _ = clustered(600, 2, k=6, seed=seed, spread=3.0)
         family, mixture = scored("gaussian", "finite", points)
         problem = Problem(family, mixture, Moments.rows_of_points(points))
-        state = Labelling(problem, nearest_seed(problem, 6, np.random.default_rng(seed)))
+        state = Labelling(
+            problem, nearest_seed(problem, coordinates(problem), 6, np.random.default_rng(seed))
+        )
         state.converge()
         while exchange(state, 2.0):
             state.converge()
@@ -169,7 +171,7 @@ def test_rows_of_weight_zero_change_nothing():
 def test_seeds_of_few_distinct_rows():
     x = np.repeat([[0.0], [5.0]], 10, axis=0)
     problem = Problem(Gaussian.informed(x), Finite(), Moments.rows_of_points(x))
-    assert len(np.unique(nearest_seed(problem, 8, np.random.default_rng(0)))) == 2
+    assert len(np.unique(nearest_seed(problem, coordinates(problem), 8, np.random.default_rng(0)))) == 2
 
 
 def test_coordinates_suit_the_family():

@@ -19,7 +19,7 @@ def test_counts_a_rounding_below_zero_do_no_harm(family):
     prior = FAMILIES[family].informed(np.maximum(counts, 0.0))
     problem = Problem(prior, Finite(1.0), rows)
     assert np.isfinite(coordinates(problem)).all()
-    labels = nearest_seed(problem, 5, np.random.default_rng(1))
+    labels = nearest_seed(problem, coordinates(problem), 5, np.random.default_rng(1))
     assert set(labels.tolist()) == set(range(5))
 
 

@@ -428,7 +428,7 @@ def test_processes_that_share_a_model_share_its_sketch():
         narrow.sharing.follow(published)
     plain = StreamClusterer()
     plain.learn_many(ROWS[:50, :3])
-    with pytest.raises(ValueError, match="are wide"):
+    with pytest.raises(ValueError, match="reduces wide events by a sketch"):
         one.sharing.follow(plain.sharing.merged_state())
 
 

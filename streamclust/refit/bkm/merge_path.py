@@ -13,6 +13,7 @@ from streamclust._kernels.types import Floats, Ints
 from streamclust.blas import product
 from streamclust.families.gaussian import FlatGaussian
 from streamclust.families.learnt import PriorLearner
+from streamclust.families.mixed import Mixed
 from streamclust.moments import Moments
 from streamclust.outliers import near_variance
 from streamclust.refit.bkm.gaussian_merge_path import GaussianMergePath
@@ -105,8 +106,18 @@ def best_path(
 def path_from_seeds(
     problem: Problem, n_clusters: int, rng: np.random.Generator, stage: str, leaves: bool
 ) -> Steps:
-    """Merge path from k-means++ seeds; a learnt prior begins with the scatter within the seeds' clusters."""
-    labels = nearest_seed(problem, n_clusters, rng)
+    """Merge path from k-means++ seeds, the best of one for each kind of coordinates that seeds are chosen in."""
+    best: Labelling | None = None
+    for x in seed_coordinates(problem):
+        found = yield from path_from(problem, nearest_seed(problem, x, n_clusters, rng), stage, leaves)
+        if best is None or found.free_energy < best.free_energy:
+            best = found
+    assert best is not None
+    return best
+
+
+def path_from(problem: Problem, labels: Ints, stage: str, leaves: bool) -> Steps:
+    """Merge path from given labels; a learnt prior begins with the scatter within their clusters."""
     k = int(labels.max(initial=0)) + 1
     if problem.learner is not None:
         problem = problem.under(problem.learner.start(problem.group(labels, k)))
@@ -173,13 +184,24 @@ def compiled_path(
 # ---------------------------------------------------------------- seeds
 
 
-def nearest_seed(problem: Problem, n_clusters: int, rng: np.random.Generator) -> Ints:
+def nearest_seed(problem: Problem, x: Floats, n_clusters: int, rng: np.random.Generator) -> Ints:
     """Index of the nearest of `n_clusters` k-means++ centres, for each row; fewer if fewer rows are distinct."""
-    x = coordinates(problem)
     trials = 2 + int(np.log(n_clusters))
     centres = x[seed_centres(projected(x), problem.rows.weight, rng.random((n_clusters, trials)), trials)]
     distance = (centres**2).sum(axis=1) - 2 * product(x, centres.T)
     return distance.argmin(axis=1) if len(centres) else np.zeros(len(x), dtype=np.int64)
+
+
+def seed_coordinates(problem: Problem) -> list[Floats]:
+    """Coordinates in which seeds are chosen: of mixed tables all columns and, apart from them, the numbers alone.
+
+    Many categories that have nothing to do with the clusters hide what the numbers tell.
+    """
+    x = coordinates(problem)
+    if not isinstance(problem.family, Mixed):
+        return [x]
+    numbers = problem.family.layout.numbers
+    return [x, np.ascontiguousarray(x[:, numbers])] if 0 < len(numbers) < x.shape[1] else [x]
 
 
 def coordinates(problem: Problem) -> Floats:
@@ -189,9 +211,22 @@ def coordinates(problem: Problem) -> Floats:
         return root_counts(name, x)
     if name in ("spherical", "bernoulli"):
         return np.ascontiguousarray(x - x[:1])
+    if isinstance(problem.family, Mixed):
+        return mixed_coordinates(problem.family, x, problem.rows.weight)
     total = Moments(problem.rows.weight, x, np.zeros((len(x), 0)), "none").to_groups(None, kind="diagonal")
     deviation = np.sqrt(near_variance(x, problem.rows.weight, total.covariance[0]))
     return np.ascontiguousarray((x - total.mean) / np.where(deviation > 0, deviation, 1.0))
+
+
+def mixed_coordinates(family: Mixed, x: Floats, weight: Floats) -> Floats:
+    """Numbers in their deviations; the columns of a category together vary as much as one number."""
+    rows = Moments(weight, x, np.zeros((len(x), 0)), "none")
+    variance = rows.to_groups(None, kind="diagonal").covariance[0]
+    numbers = family.layout.numbers
+    variance[numbers] = near_variance(x[:, numbers], weight, variance[numbers])
+    for group in family.layout.groups:
+        variance[group] = variance[group].sum()
+    return np.ascontiguousarray((x - x.mean(axis=0)) / np.sqrt(np.where(variance > 0, variance, 1.0)))
 
 
 def projected(x: Floats) -> Floats:
