@@ -74,7 +74,7 @@ class Outside:
             return 1, alarm  # most single events: nothing to compare
         sampled = chosen_of(first, len(rows), window=0)
         sampled = sampled[sampled + first >= TUNING.min_search_events]
-        incomplete = NONE_MISSING if missing is None else missing.any(axis=1)
+        incomplete: Bools = NONE_MISSING if missing is None else np.asarray(missing.any(axis=1))
         state = np.array([alarm.level, alarm.bar, 0.0])
         usual = min(usual, TUNING.alarm_share / 2)
         gain, loss = np.log(TUNING.alarm_share / usual), np.log((1.0 - usual) / (1.0 - TUNING.alarm_share))
