@@ -50,7 +50,10 @@ class Births:
         counters.change_due = min(counters.change_due, counters.next_look if born else counters.n_seen)
 
     def open_latest(self, n: int) -> bool:
-        """Open clusters for those of the latest n events that are outside all others; whether there are any."""
+        """Open clusters for those of the latest n events that are far outside all others; whether there are any.
+
+        Events just outside may be of a cluster that moves: a look tells, which has seen more of them.
+        """
         stream, penalty = self.stream, self.stream.settings.birth_penalty
         recent, model = stream.shards.recent, stream.published
         rows, weight = recent.latest(n)
@@ -58,6 +61,7 @@ class Births:
             rows, weight = recent.watched_rows(n), recent.watched_weights(n)
         outside = model.outside(rows) if penalty is None else beyond(model, rows, penalty)
         outside &= ~self._resume(rows, outside, penalty)
+        outside &= model.nearest(rows).distance > TUNING.alarm_reach * reach(model.n_coordinates)
         return bool(outside.any()) and self._open_among(rows[outside], float(weight.mean()))
 
     def _open_among(self, outsiders: Floats, each: float) -> bool:

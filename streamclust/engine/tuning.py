@@ -126,6 +126,10 @@ class EngineTuning:
     """Log-likelihood ratio at which the outside alarm sounds first: six events in a row, where one in a hundred is
     usual. Larger opens new clusters later, smaller searches more often. Decided by `benchmarks/dependent.py --only
     births` (a takeover has an id after 10 to 20 events; heavy tails as without the alarm)."""
+    alarm_reach: float = 2.0
+    """Squared distance, in multiples of the one that holds nearly all of a cluster, beyond which events open clusters
+    as soon as the alarm sounds. Smaller opens clusters where one has moved. Decided by a move of 3.5 deviations
+    (tests/engine/test_drift.py)."""
     dense_events: int = 32
     """Events of counts that the alarm compares at once. Bounds time; not distinguished."""
     max_whole_counts: int = 1_024
