@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RUNS := $(VENV)/.runs
 READY := $(VENV)/.ready
 
-.PHONY: help demo test plain oldest coverage lint docs gallery papers wheel bench chaos fuzz soak clean
+.PHONY: help demo test plain oldest coverage lint docs gallery rendered papers wheel release bench chaos fuzz soak clean
 help:  ## what can be done here
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -15,11 +15,15 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-com
 # is installed; whoever needs one that is not compiled yet waits for it, or compiles it.
 $(RUNS): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("streamclust needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
-	$(PYTHON) -m venv $(VENV)
+	@echo "[1/4] making an environment in $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "[2/4] installing the library's requirements (numpy, scipy, numba, river, scikit-learn)"
 	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' > $(VENV)/library.txt
-	$(PIP) --requirement $(VENV)/library.txt
-	$(BIN)/python -m streamclust.warm > $(VENV)/warm.log 2>&1 & $(PIP) --editable '.[plots,service]'
+	@$(PIP) --requirement $(VENV)/library.txt
+	@echo "[3/4] installing the service, its dashboard and pictures; kernels compile beside"
+	@$(BIN)/python -m streamclust.warm > $(VENV)/warm.log 2>&1 & $(PIP) --editable '.[plots,service]'
 	@touch $@
+	@echo "[4/4] installed"
 
 # What the tests need: Spark and the peers too.
 $(READY): $(RUNS)
@@ -27,8 +31,8 @@ $(READY): $(RUNS)
 	$(PIP) --no-deps 'bertopic>=0.17'
 	@touch $@
 
-demo: $(RUNS)  ## the service on a drifting stream, with its dashboard; pictures at the end
-	$(BIN)/streamclust demo $(DEMO)
+demo: $(RUNS)  ## the service on a drifting stream, with its dashboard, until Ctrl-C; pictures at the end
+	@$(BIN)/streamclust demo $(DEMO)
 
 test: $(READY)  ## every test, doctests included
 	$(BIN)/python -m pytest -n auto --dist worksteal
@@ -57,6 +61,9 @@ docs: $(READY)  ## the documentation, into build/site; every block of its pages 
 gallery: $(READY)  ## run the examples, for their pages
 	$(BIN)/python docs/_site/gallery.py
 
+rendered: $(READY)  ## run the tutorial and other pages whose results are committed; writes them and the notebooks
+	$(BIN)/python docs/_site/render.py
+
 wheel: $(READY)  ## a wheel that brings compiled kernels, into dist
 	rm -rf build/wheel build/lib
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
@@ -65,10 +72,13 @@ wheel: $(READY)  ## a wheel that brings compiled kernels, into dist
 papers: $(READY)  ## repeat the papers' tables and figures; writes docs/papers
 	$(BIN)/python -m benchmarks.papers $(PAPERS)
 
+release:  ## sdist and wheels for this Python, each tried in an empty environment, into dist
+	PYTHON=$(PYTHON) .ci/release dist
+
 bench: $(READY)  ## every benchmark, the peer beside us
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script $(BENCH) || exit 1; done
 
-chaos: $(READY)  ## kill the service fifty times, and count what it learnt; OF=group: members of a group
+chaos: $(READY)  ## kill the service fifty times, and count what it learnt; OF=group: members of a group; OF=brokers: three brokers too
 	$(BIN)/python tests/chaos/$(or $(OF),kill).py $(CHAOS)
 
 fuzz: $(READY)  ## a million messages, half of them rubbish, through a broker

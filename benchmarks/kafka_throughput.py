@@ -151,6 +151,7 @@ def served(address: str, topic: str, n: int, kind: str, group: str) -> dict[str,
     from streamclust import StreamClusterer
     from streamclust_connectors.kafka import KafkaSink, source_type
     from streamclust_connectors.service import Policy, Service
+    from streamclust_connectors.service.outputs import AssignmentForm
     from streamclust_connectors.state_directory import StateDirectory
 
     warm = StreamClusterer()  # kernels come from the disk before anything is timed
@@ -164,7 +165,7 @@ def served(address: str, topic: str, n: int, kind: str, group: str) -> dict[str,
         for name in topics.values():  # a transaction cannot wait for the broker to create it
             create(address, name)
         sink = KafkaSink(source, topics, group if kind == "exactly-once" else None)
-        policy = Policy(poll=0.2, assignments_per_message=100 if kind == "emit 100" else 1)
+        policy = Policy(poll=0.2, form=AssignmentForm(100 if kind == "emit 100" else 1))
         service = Service(source, sink, StreamClusterer(), StateDirectory(state), policy=policy)
         service.stats = Split()
         gc.freeze()  # as `streamclust run` does

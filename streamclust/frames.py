@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamclust.late import issparse
-from streamclust.values import DATES
+from streamclust.values import DATES, check_table_kind
 
 if TYPE_CHECKING:
     from narwhals import Series
@@ -39,6 +39,7 @@ def without_text(X: TableLike, known: Collection[Hashable] = ()) -> tuple[TableL
     """
     if isinstance(X, (np.ndarray, list, tuple, str, bytes, dict)) or issparse(X):
         return X, []
+    check_table_kind(X)
     import narwhals.stable.v2 as nw  # slow to import, and only for frames
 
     frame = nw.from_native(X, eager_only=True, pass_through=True)

@@ -50,7 +50,13 @@ def middle_and_unit(values: Floats, weight: Floats | None = None) -> tuple[float
 
 
 def far_reach(values: Floats, weight: Floats | None = None) -> tuple[float, float] | None:
-    """Middle of a feature, and the distance beyond which values are far; None where none is, or too many are."""
+    """Middle of a feature, and the distance beyond which values are far; None where none is, or too many are.
+
+    A feature that is constant but for a few values is known by its size alone.
+
+    >>> far_reach(np.append(np.ones(99), 1e9)), far_reach(np.append(np.zeros(99), 1e9))
+    ((1.0, 1000.0), None)
+    """
     known = ~np.isnan(values)
     if weight is not None:
         known &= weight > 0
@@ -60,6 +66,8 @@ def far_reach(values: Floats, weight: Floats | None = None) -> tuple[float, floa
     ordered = values[order]
     mass = np.ones(len(order)) if weight is None else weight[order]
     middle, unit = middle_and_unit(ordered, mass)
+    if middle != 0.0 and np.count_nonzero(ordered != middle) < MIN_GROUP_ROWS:
+        unit = min(unit, abs(middle))
     reach = FAR_DEVIATIONS * unit
     far = np.abs(ordered - middle) > reach
     # of few rows that weigh much, or of many that weigh little

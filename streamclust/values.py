@@ -134,3 +134,31 @@ def _not_finite(name: Hashable, value: object, where: str) -> ValueError:
         f"{where}feature {name!r} must be finite and within float64, got {shown(value)}; clip or rescale it, "
         "or give None to count it as missing"
     )
+
+
+ONE_COLUMN = (
+    "is one column or one event, not a table of events: make a frame of a column first (to_frame() in pandas and "
+    "polars), or pass an event to the method for one, learn_one(dict(event))"
+)
+NO_TABLES = {
+    "Series": ONE_COLUMN,
+    "ChunkedArray": ONE_COLUMN,
+    "LazyFrame": "has no rows yet: call .collect() first, or pass it in parts (.collect_batches())",
+    "RecordBatch": "is not taken as it is: make a table of it, pyarrow.Table.from_batches([batch])",
+    "RecordBatchReader": "is not taken as it is: read it, reader.read_all(), or batch by batch as tables",
+}
+"""Classes of pandas, polars and pyarrow that are no tables in memory, and what to do with them."""
+
+
+def check_table_kind(data: object) -> None:
+    """TypeError for an object of a data frame library that is no table of events; the message says what to do.
+
+    >>> import polars
+    >>> check_table_kind(polars.LazyFrame({"x": [1.0]}))
+    Traceback (most recent call last):
+        ...
+    TypeError: a polars LazyFrame has no rows yet: call .collect() first, or pass it in parts (.collect_batches())
+    """
+    library, name = type(data).__module__.partition(".")[0], type(data).__name__
+    if name in NO_TABLES and library in ("pandas", "polars", "pyarrow"):
+        raise TypeError(f"a {library} {name} {NO_TABLES[name]}")

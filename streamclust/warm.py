@@ -24,6 +24,7 @@ from pathlib import Path
 from streamclust._kernels.compile import HAS_INTERNALS
 from streamclust._kernels.directories import SHIPPED
 from streamclust._kernels.plain import VARIABLE, tested_numba
+from streamclust._kernels.progress import FIRST, LINE
 from streamclust._kernels.target import HAS_LEVEL, LEVEL
 from streamclust._kernels.types import Floats
 from streamclust.parameters import FamilyName
@@ -175,6 +176,16 @@ def ship(into: Path = SHIPPED, everything: bool = True, workers: int | None = No
         for path in files:
             shutil.copyfile(path, into / path.name)
     return len(files)
+
+
+def compiled() -> tuple[int, int]:
+    """Number of kernels that this process has compiled or loaded, of those of a usual stream, and the number of these.
+
+    >>> done, total = compiled()
+    >>> 0 <= done <= total
+    True
+    """
+    return len(LINE.ready & FIRST), len(FIRST)
 
 
 def main() -> None:

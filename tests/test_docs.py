@@ -12,12 +12,20 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
+import nbformat
+import numpy as np
 import pytest
+from matplotlib.image import imread
+from nbclient import NotebookClient
 from typer.main import get_command
 
 from streamclust_connectors.cli import app
 
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "docs" / "_site"))
+import gallery  # noqa: E402
+import render  # noqa: E402
+
 DOCS = ROOT / "docs"
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text() for path in [ROOT / "README.md", *DOCS.rglob("*.md")]
@@ -36,6 +44,9 @@ SCRIPTS = sorted(
 )
 WITHOUT_BLOCKS = {"docs/measured.md", "docs/limits.md"}
 """Pages of figures and sentences; reference pages have doctests."""
+DECISIONS = {f"docs/concepts/{name}.md" for name in ("changes", "events", "kernels", "service", "shapes")}
+"""Pages of decisions and their reasons."""
+GALLERY = {f"docs/gallery/{name}.md" for name in EXAMPLES}
 
 
 # -------------------------------------------------------------------- the site
@@ -112,7 +123,90 @@ def test_no_page_without_an_example():
     written = {
         name for name, text in PAGES.items() if "\nWritten by `python" in text
     }  # by scripts that were run
-    assert {name for name, text in PAGES.items() if not runs.search(text)} - written == WITHOUT_BLOCKS
+    without = {name for name, text in PAGES.items() if not runs.search(text)}
+    assert without - written - GALLERY - DECISIONS == WITHOUT_BLOCKS
+
+
+def markdown_links():
+    """Page, and relative links of its prose."""
+    for name, text in PAGES.items():
+        prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+        for link in re.findall(r"\]\((?!https?:|#|data:)([^)\s]+)\)", prose):
+            yield name, link
+
+
+def test_links_lead_somewhere_on_a_code_host_too():
+    """As files of the repository, before any site is built; the changelog's page is made by the build."""
+    dead = [
+        f"{name}: {link}"
+        for name, link in markdown_links()
+        if not (ROOT / name).parent.joinpath(unquote(link.partition("#")[0])).exists()
+        and link != "changelog.md"
+    ]
+    assert dead == []
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_gallerys_pages_are_those_of_the_examples(name):
+    """`make gallery` writes them."""
+    assert PAGES[f"docs/gallery/{name}.md"] == gallery.example_page(ROOT / "examples" / f"{name}.py")
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("page", render.RENDERED)
+def test_committed_results_are_what_blocks_print_and_draw(page, tmp_path):
+    """`make rendered` writes them. Pictures may differ in details that depend on the version of matplotlib."""
+    text, cells = render.rendered(page, tmp_path)
+    committed = PAGES[f"docs/{page}.md"]
+    assert text == committed
+    assert "<!-- results -->" in committed
+    pictures = (DOCS / page).parent / "pictures"
+    for picture in tmp_path.glob("*.png"):
+        made, kept = imread(picture), imread(pictures / picture.name)
+        assert made.shape == kept.shape
+        assert np.abs(made[..., :3] - kept[..., :3]).mean() < 0.02
+    if page in render.NOTEBOOKS:
+        notebook = json.loads(notebook_of(page).read_text())
+        assert [without_images(cell) for cell in notebook["cells"]] == [
+            without_images(cell) for cell in cells
+        ]
+
+
+def notebook_of(page):
+    return ROOT / "examples" / "notebooks" / f"{Path(page).name}.ipynb"
+
+
+def without_images(cell):
+    texts = [output for output in cell.get("outputs", []) if output["output_type"] == "stream"]
+    return cell | {"outputs": texts} if "outputs" in cell else cell
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("page", render.NOTEBOOKS)
+def test_a_notebook_runs(page, tmp_path):
+    """In Jupyter's own kernel, from first to last cell; it is a valid notebook, and its links lead somewhere."""
+    path = notebook_of(page)
+    content = nbformat.read(path, as_version=4)
+    nbformat.validate(content)
+    prose = "".join(cell.source for cell in content.cells if cell.cell_type == "markdown")
+    links = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", prose)
+    assert links
+    assert [link for link in links if not (path.parent / link).exists()] == []
+    environment = {
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+        "MPLBACKEND": "",
+    }
+    client = NotebookClient(
+        content, timeout=600, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+    )
+    client.execute(env=os.environ | environment)
+    drawn = [
+        output
+        for cell in content.cells
+        for output in cell.get("outputs", [])
+        if "image/png" in output.get("data", {})
+    ]
+    assert drawn
 
 
 def test_every_example_is_in_the_gallery():
@@ -124,7 +218,8 @@ def test_the_gallery_shows_what_every_example_did():
     """`make gallery` fills it: every example has pictures there, and what it printed."""
     made = DOCS / "gallery" / "pictures"
     assert sorted(path.stem for path in made.glob("*.txt")) == EXAMPLES
-    assert sorted({picture.stem.partition("-")[0] for picture in made.glob("*.png")}) == EXAMPLES
+    pictures = [picture for picture in made.glob("*.png") if picture.stem != "index-1"]
+    assert sorted({picture.stem.partition("-")[0] for picture in pictures}) == EXAMPLES
     for picture in made.glob("*.png"):
         assert picture.stat().st_size < 500_000
 

@@ -24,6 +24,29 @@ FRAME = pd.DataFrame(
 KINDS = {"pandas": lambda frame: frame, "polars": pl.from_pandas, "pyarrow": pa.Table.from_pandas}
 
 
+NO_TABLES = {
+    "pandas Series": pd.Series([1.0, 2.0]),
+    "polars Series": pl.Series([1.0, 2.0]),
+    "polars LazyFrame": pl.LazyFrame({"x": [1.0], "y": [2.0]}),
+    "pyarrow RecordBatch": pa.RecordBatch.from_pydict({"x": [1.0], "y": [2.0]}),
+    "pyarrow ChunkedArray": pa.chunked_array([[1.0, 2.0]]),
+}
+
+
+@pytest.mark.parametrize("name", NO_TABLES)
+@pytest.mark.parametrize("missing", ["impute", "error"])
+def test_objects_that_are_no_tables_get_a_sentence(name, missing):
+    """One that says what to do, without a chain of other errors."""
+    model = StreamClusterer(missing=missing)
+    model.learn_one({"x": 1.0, "y": 2.0})
+    for method in (model.learn_many, model.check, model.predict_many, model.score_many, model.assign_many):
+        with pytest.raises(TypeError, match=f"^a {name} (is|has) .*: ") as raised:
+            method(NO_TABLES[name])
+        assert raised.value.__cause__ is None
+        assert raised.value.__context__ is None
+    assert model.n_seen == 1
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_clusterer_leaves_them_out_with_one_warning(kind):
     frame = KINDS[kind](FRAME)

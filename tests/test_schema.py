@@ -421,7 +421,7 @@ def test_events_from_any_iterable():
     assert_array_equal(schema.table(({"a": 5}, {"b": 6})), [[5.0, nan], [nan, 6.0]])
 
 
-@pytest.mark.parametrize("data", [{"a": [1.0]}, "a,b", b"a", 3, None, pl.LazyFrame({"a": [1.0]})])
+@pytest.mark.parametrize("data", [{"a": [1.0]}, "a,b", b"a", 3, None])
 def test_what_is_not_a_table(data):
     with pytest.raises(TypeError) as refused:
         Schema().table(data)
@@ -430,7 +430,7 @@ def test_what_is_not_a_table(data):
     )
 
 
-@pytest.mark.parametrize("data", [[[1.0, 2.0]], [{"a": 1.0}, 3.0], pd.Series([1.0]), ["ab"]])
+@pytest.mark.parametrize("data", [[[1.0, 2.0]], [{"a": 1.0}, 3.0], ["ab"]])
 def test_an_event_among_many_must_be_a_mapping(data):
     with pytest.raises(TypeError, match=r"row \d: an event must map features to numbers"):
         Schema().table(data)

@@ -1,5 +1,9 @@
 """Sketches: the map, how it is learnt, and what it does to bad input."""
 
+import os
+import subprocess
+import sys
+import textwrap
 from dataclasses import replace
 
 import numpy as np
@@ -335,3 +339,27 @@ def test_features_of_two_values_have_their_plain_deviation():
         _, scale = units(form, shares(500, None), False)
         assert scale[0] == pytest.approx(rows[:, 0].std())
         assert (scale[1:] > rows[:, 1:].std(axis=0) * 1.2).all()
+
+
+LEARNING = """
+    import hashlib
+    import numpy as np
+    from streamclust.sketch import learn_sketch, relearn_sketch
+    from streamclust.moments import Moments
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1024, 4)) @ rng.normal(size=(4, 1500)) + 0.3 * rng.normal(size=(1024, 1500))
+    first = learn_sketch(x)
+    again = relearn_sketch(first, Moments.of_points(first.project(x[:500])), x[500:])
+    parts = [part for each in (first, again) for part in (each.centre, each.scale, each.directions, each.noise)]
+    print(hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest())
+"""
+
+
+def test_bits_do_not_depend_on_the_number_of_threads_of_blas():
+    found = set()
+    for n in "12":
+        limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), n)
+        command = [sys.executable, "-c", textwrap.dedent(LEARNING)]
+        ran = subprocess.run(command, env=os.environ | limits, capture_output=True, text=True, check=True)
+        found.add(ran.stdout)
+    assert len(found) == 1

@@ -6,7 +6,7 @@ EXTRAS = {
     "cli": ("msgspec", "pyarrow", "pydantic", "pydantic_settings", "rich", "typer"),
     "http": ("fastapi", "plotly", "prometheus_client", "starlette", "uvicorn"),
     "confluent": ("confluent_kafka",),
-    "kafka": ("crc32c", "kafka"),
+    "kafka": ("crc32c", "kafka", "lz4", "snappy", "zstandard"),
     "plots": ("matplotlib",),
     "spark": ("pyspark",),
 }

@@ -6,7 +6,7 @@ import errno
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     from streamclust.checkpoint import State
@@ -32,6 +32,10 @@ class DataLoss(Exception):  # noqa: N818
 
 class Fenced(Exception):  # noqa: N818
     """Another process with the same transactional or group instance id has taken over."""
+
+
+class MissingCodec(Exception):  # noqa: N818
+    """Records are compressed by a codec that is not installed; the message names the package."""
 
 
 class UnfitTopic(Exception):  # noqa: N818
@@ -132,6 +136,14 @@ def positions_from_state(positions: Mapping[str, Any]) -> dict[Partition, SavedP
 class Source(Protocol):
     """Where records come from."""
 
+    @property
+    def remote(self) -> bool:
+        """Whether `extent` asks another machine, which may not answer soon; it may then be called by any thread."""
+
+    @property
+    def connecting(self) -> bool:
+        """Whether `poll` returned nothing because there is no connection yet."""
+
     def poll(self, seconds: float) -> Sequence[Assigned | Revoked | Batch]:
         """Batches, assignments and revocations, in order; blocks for at most `seconds`. May raise Transient."""
 
@@ -153,6 +165,9 @@ class Source(Protocol):
     def lag(self) -> dict[Partition, int]:
         """Number of records of each partition not yet delivered, where known."""
 
+    def unread(self) -> dict[Partition, str]:
+        """Sought partitions that deliver nothing though they have records, and the reason."""
+
     @property
     def finished(self) -> bool:
         """Whether everything was delivered and nothing more will come."""
@@ -169,6 +184,8 @@ class Output(NamedTuple):
     headers: Headers = ()
     origin: Partition | None = None
     """Partition of the record that caused it."""
+    timestamp: int | None = None
+    """Milliseconds since 1970; None for the time at which it is sent."""
 
     @property
     def size(self) -> int:
@@ -216,6 +233,24 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Close all resources; uncommitted outputs may be lost."""
+
+
+class Step(NamedTuple):
+    """A run of records that is learnt: those of a partition below an offset."""
+
+    partition: Partition
+    end: int
+
+
+@runtime_checkable
+class OrderNotes(Protocol):
+    """Notes of the order in which records of several partitions were learnt since the latest checkpoint."""
+
+    def note_order(self, steps: Sequence[Step]) -> None:
+        """Add steps that are about to be taken."""
+
+    def noted_order(self) -> list[Step]:
+        """The steps since the latest checkpoint, and perhaps some before it."""
 
 
 class Store(Protocol):
@@ -281,6 +316,10 @@ class Group(Protocol):
         """Version of the latest model."""
 
     @property
+    def revision(self) -> int | None:
+        """Revision of the model that the learner follows: a model may change within its version."""
+
+    @property
     def staleness(self) -> float | None:
         """Seconds since the model included all summaries that the leader knew."""
 
@@ -291,8 +330,11 @@ class Group(Protocol):
     def update_learner(self, learner: StreamModel) -> None:
         """Give the latest model to a learner."""
 
-    def update_leadership(self, positions: Mapping[Partition, int]) -> None:
-        """Become the leader if the first partition is assigned here, else a follower."""
+    def update_leadership(self, positions: Collection[Partition], waiting: Collection[Partition]) -> None:
+        """Become the leader if the first partition is assigned here, else a follower.
+
+        While it waits to be read nothing is published: the broker checks the leadership by its offset.
+        """
 
     def discard_uncommitted(self) -> None:
         """Discard a model that was not committed."""

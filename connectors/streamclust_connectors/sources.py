@@ -27,6 +27,8 @@ class MemorySource:
     Revoked, or for None return nothing. Later polls return at most `size` records of one partition.
     """
 
+    remote = connecting = False
+
     def __init__(
         self,
         partitions: Mapping[Partition, Sequence[bytes | Record | None]],
@@ -97,6 +99,10 @@ class MemorySource:
         """Number of records not delivered yet."""
         return {name: max(0, self.extent(name).end - at) for name, at in self.at.items()}
 
+    def unread(self) -> dict[Partition, str]:
+        """Nothing: a list delivers whatever it has."""
+        return {}
+
     @property
     def finished(self) -> bool:
         """Whether all records were delivered."""
@@ -112,6 +118,8 @@ class IteratorSource:
 
     Offsets count the records. `seek` restarts the iterator and skips records.
     """
+
+    remote = connecting = False
 
     def __init__(self, name: str, size: int = MAX_POLL_RECORDS) -> None:
         self.partition: Partition = (name, 0)
@@ -160,6 +168,10 @@ class IteratorSource:
 
     def commit(self, positions: Mapping[Partition, int]) -> None:
         """Do nothing: a file stores no offsets."""
+
+    def unread(self) -> dict[Partition, str]:
+        """Nothing: an iterator delivers whatever it has."""
+        return {}
 
     def lag(self) -> dict[Partition, int]:
         """Empty: the lag is unknown."""

@@ -1,6 +1,7 @@
 """A state directory shared by several processes, so that partitions can move between them.
 
     state/0/000000000042.checkpoint         checkpoint of the first process: its model and the offsets of its partitions
+    state/0/order                           order in which its partitions were learnt since the latest checkpoint
     state/1/...                             checkpoints of the second process
     state/partitions/events-3.checkpoint    summary of a partition that was revoked from a process
 
@@ -11,16 +12,25 @@ the one with the largest offset is the one to continue from, so no process has t
 from __future__ import annotations
 
 import fcntl
+import json
 import logging
 import os
 import re
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from urllib.parse import quote
 
 from streamclust.checkpoint import CheckpointError, Checkpoints, State, read, shard_in, write
-from streamclust_connectors.interfaces import Partition, SavedPosition, StateInUse, positions_from_state
+from streamclust_connectors.interfaces import (
+    Partition,
+    SavedPosition,
+    StateInUse,
+    Step,
+    positions_from_state,
+)
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +65,7 @@ class StateDirectory:
         else:
             self.slot, self._lock = slot, self._wait_for(slot, wait_seconds)
         folder = self.directory / str(self.slot)
+        self._order = folder / "order"
         self._own = Checkpoints(folder, keep)
         self._own.remove_unfinished()
 
@@ -96,8 +107,34 @@ class StateDirectory:
         return lock
 
     def save(self, state: State) -> Path:
-        """Write a checkpoint of this process."""
-        return self._own.save(state)
+        """Write a checkpoint of this process; steps noted before it are no longer needed."""
+        path = self._own.save(state)
+        with suppress(OSError):  # steps below the checkpoint's offsets are skipped
+            self._order.unlink(missing_ok=True)
+        return path
+
+    def note_order(self, steps: Sequence[Step]) -> None:
+        """Add steps to the file `order`; it survives a kill of the process, not a loss of power."""
+        with self._order.open("ab") as file:
+            file.write(b"".join(json.dumps([*step.partition, step.end]).encode() + b"\n" for step in steps))
+
+    def noted_order(self) -> list[Step]:
+        """The steps since the latest checkpoint, and perhaps some before it."""
+        try:
+            lines = self._order.read_bytes().split(b"\n")
+        except OSError:
+            return []
+        found = []
+        for line in lines[:-1]:  # a line without an end was not written completely
+            try:
+                topic, number, end = json.loads(line)
+            except ValueError:
+                log.error(
+                    "%s is damaged; the order in which partitions were learnt is not known", self._order
+                )
+                return []
+            found.append(Step((topic, number), end))
+        return found
 
     def latest(self) -> State | None:
         """The latest state of this process, or None."""

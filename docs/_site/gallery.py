@@ -1,4 +1,4 @@
-"""Run the examples, and keep what they print and draw for their pages (docs/gallery/pictures).
+"""Run the examples, keep what they print and draw (docs/gallery/pictures), and write their pages (docs/gallery).
 
 Without arguments, every example that needs no broker; else those that are named, with the options that follow:
 `python docs/_site/gallery.py kafka_end_to_end --bootstrap-servers localhost:9092`.
@@ -6,6 +6,7 @@ Without arguments, every example that needs no broker; else those that are named
 
 from __future__ import annotations
 
+import ast
 import io
 import os
 import re
@@ -39,6 +40,7 @@ def main() -> None:
     for path in sorted((ROOT / "examples").glob("*.py")):
         if path.stem in names or (not names and path.stem not in NEED_A_BROKER):
             run(path, options)
+    write_pages()
 
 
 def run(path: Path, options: list[str]) -> None:
@@ -76,6 +78,34 @@ def smaller(path: Path) -> bytes:
     content = io.BytesIO()
     pyplot.imsave(content, image, metadata={"Software": None})
     return content.getvalue()
+
+
+def example_page(path: Path) -> str:
+    """An example as a page: its docstring, its pictures, its output, its source."""
+    source = path.read_text()
+    title, _, rest = (ast.get_docstring(ast.parse(source)) or path.stem).partition("\n")
+    pictures = sorted(MADE.glob(f"{path.stem}-*.png"))
+    printed = MADE / f"{path.stem}.txt"
+    links = [f"![{picture.stem}](pictures/{picture.name})\n" for picture in pictures]
+    shown = f"```text\n{printed.read_text()}```\n" if printed.exists() else ""
+    rest = re.sub(r"^Run it: (.+)$", r"Run it: `\1`", rest.strip(), flags=re.MULTILINE)
+    return "\n".join(
+        [
+            f"# {title.rstrip('.')}\n",
+            rest + "\n",
+            *links,
+            "## What it prints\n" if shown else "",
+            shown,
+            f"## `examples/{path.name}`\n",
+            f"```python\n{source}```\n",
+        ]
+    )
+
+
+def write_pages() -> None:
+    """Write the page of every example."""
+    for path in sorted((ROOT / "examples").glob("*.py")):
+        (MADE.parent / f"{path.stem}.md").write_text(example_page(path))
 
 
 if __name__ == "__main__":

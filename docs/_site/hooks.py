@@ -3,8 +3,8 @@
 Blocks of a page run in order, in one namespace and an empty directory; an error or a warning to users ends the build.
 So do the lines of `console` blocks that begin with `$`, and Python in comments (`<!-- python`), which is not shown.
 Below a block stand what it printed, the value of its last expression (none if the line ends with `;`) and the figures
-it drew. Drawings (`drawings/*.svg`) are written into the page, where they take its colours. The changelog and the
-gallery are pages made here.
+it drew; results that are committed in the page (`render.py`) are replaced by new ones. Drawings (`drawings/*.svg`) are
+written into the page, where they take its colours. The changelog is a page made here.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from collections.abc import Callable
 from contextlib import chdir, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -35,10 +36,23 @@ BLOCK = re.compile(
     r"^(?P<fence>```|<!-- )(?P<kind>python|console)\n(?P<source>.*?)^(?:```|-->)\n",
     flags=re.DOTALL | re.MULTILINE,
 )
+RESULTS = re.compile(r"\n?<!-- results -->\n.*?<!-- end of results -->\n", flags=re.DOTALL)
+"""Results that `render.py` has written below a block."""
 DRAWING = re.compile(r"^!\[(.*?)\]\(\S*?drawings/(\S+\.svg)\)$", flags=re.MULTILINE)
 FIRST = {
     "how-to": [
-        *("river", "scikit-learn", "choose", "drift", "hierarchy", "alerts"),
+        *(
+            "sensors",
+            "customers",
+            "preparing-data",
+            "which-algorithm",
+            "river",
+            "scikit-learn",
+            "choose",
+            "drift",
+            "hierarchy",
+            "alerts",
+        ),
         *("files", "http", "kafka", "kubernetes", "spark"),
     ],
     "concepts": [
@@ -71,8 +85,6 @@ def pages_of(folder: str) -> list[str]:
     """A folder's pages, in order."""
     names = {path.stem for path in (ROOT / "docs" / folder).glob("*.md")}
     first = FIRST.get(folder, ["index"])
-    if folder == "gallery":
-        names |= {path.stem for path in examples()}
     order = [name for name in first if name in names] + sorted(names - set(first))
     return [f"{folder}/{name}.md" for name in order]
 
@@ -80,24 +92,37 @@ def pages_of(folder: str) -> list[str]:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that have no source of their own."""
     files.append(File.generated(config, "changelog.md", content=(ROOT / "CHANGELOG.md").read_text()))
-    for path in examples():
-        files.append(File.generated(config, f"gallery/{path.stem}.md", content=example_page(path)))
+    for path in sorted((ROOT / "examples" / "notebooks").glob("*.ipynb")):
+        files.append(File.generated(config, f"notebooks/{path.name}", content=path.read_text()))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Run the page's blocks, and put drawings into it."""
-    markdown = DRAWING.sub(inlined, markdown)
-    if page.file.src_uri.startswith("gallery/") or not BLOCK.search(markdown):
+    markdown = DRAWING.sub(inlined, RESULTS.sub("", markdown)).replace(
+        "(../examples/notebooks/", "(notebooks/"
+    )
+    source = page.file.src_uri
+    written = source.startswith("gallery/") and source != "gallery/index.md"
+    if written or not BLOCK.search(markdown):
         return markdown
-    return Run(page, config, files).page(markdown)
+
+    def keep(name: str, picture: bytes) -> str:
+        """Put a picture into the site; its link."""
+        uri = str(Path(source).parent / "pictures" / name)
+        if (committed := files.get_file_from_path(uri)) is not None:
+            files.remove(committed)
+        files.append(File.generated(config, uri, content=picture))
+        return f"pictures/{name}"
+
+    return Run(source, keep).page(markdown)
 
 
 class Run:
     """The blocks of one page, as they run."""
 
-    def __init__(self, page: Page, config: MkDocsConfig, files: Files) -> None:
-        self.page_file, self.config, self.files = page.file, config, files
+    def __init__(self, source: str, keep: Callable[[str, bytes], str]) -> None:
+        self.source, self.keep = source, keep
         self.names: dict[str, Any] = {"__name__": "__page__"}
         self.n_figures = 0
 
@@ -115,11 +140,19 @@ class Run:
                 return self.console(match["source"])
             said = self.python(match["source"], line)
         except Exception as error:
-            raise PluginError(f"{self.page_file.src_uri}, line {line}: {error!r}") from error
+            raise PluginError(f"{self.source}, line {line}: {error!r}") from error
         if match["fence"] != "```":
             return ""
-        shown = f'<div class="output" markdown>\n\n```text\n{said}```\n\n</div>\n' if said else ""
-        return f"{match[0]}\n{shown}\n{self.figures()}\n"
+        return self.shown(match[0], said, self.figures())
+
+    def shown(self, block: str, said: str, figures: list[tuple[str, str]]) -> str:
+        """A block with its results, for the site."""
+        text = f'<div class="output" markdown>\n\n```text\n{said}```\n\n</div>\n' if said else ""
+        pictures = "".join(
+            f'<div class="picture" markdown>\n\n![{title}]({link}){{.made}}\n\n</div>\n'
+            for title, link in figures
+        )
+        return f"{block}\n{text}\n{pictures}\n"
 
     def python(self, source: str, line: int) -> str:
         """Run a block; what it printed, and the value of its last expression, unless its line ends with a semicolon."""
@@ -131,10 +164,10 @@ class Run:
         with redirect_stdout(printed):
             if isinstance(last, ast.Expr) and not silent:
                 tree.body.pop()
-                exec(compile(tree, self.page_file.src_uri, "exec"), self.names)
-                value = eval(compile(ast.Expression(last.value), self.page_file.src_uri, "eval"), self.names)
+                exec(compile(tree, self.source, "exec"), self.names)
+                value = eval(compile(ast.Expression(last.value), self.source, "eval"), self.names)
             else:
-                exec(compile(tree, self.page_file.src_uri, "exec"), self.names)
+                exec(compile(tree, self.source, "exec"), self.names)
         drawn = type(value).__module__.startswith("matplotlib")
         return printed.getvalue() + ("" if value is None or drawn else f"{value!r}\n")
 
@@ -149,10 +182,10 @@ class Run:
             shown += [line, *(printed.rstrip() for printed in said.strip().splitlines())]
         return "```console\n" + "\n".join(shown) + "\n```\n"
 
-    def figures(self) -> str:
-        """The figures that the block drew, as files of the site."""
+    def figures(self) -> list[tuple[str, str]]:
+        """Title and link of each figure that the block drew."""
         if "matplotlib.pyplot" not in sys.modules:
-            return ""
+            return []
         from matplotlib import pyplot
 
         links = []
@@ -162,12 +195,11 @@ class Run:
             figure.savefig(picture, dpi=110, metadata={"Software": None})
             pyplot.close(figure)
             self.n_figures += 1
-            name = f"{Path(self.page_file.src_uri).stem}-{self.n_figures}.png"
-            folder = Path(self.page_file.src_uri).parent / "pictures"
-            self.files.append(File.generated(self.config, str(folder / name), content=picture.getvalue()))
-            title = " and ".join(filter(None, (axes.get_title() for axes in figure.axes))) or "figure"
-            links.append(f"![{title}](pictures/{name}){{.made}}")
-        return "".join(f'<div class="picture" markdown>\n\n{link}\n\n</div>\n' for link in links)
+            name = f"{Path(self.source).stem}-{self.n_figures}.png"
+            titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
+            title = figure.get_suptitle() or " and ".join(titles) or "figure"
+            links.append((title, self.keep(name, picture.getvalue())))
+        return links
 
 
 def command(words: list[str]) -> str:
@@ -190,36 +222,3 @@ def inlined(match: re.Match[str]) -> str:
     )
     svg = svg.strip().replace("<svg ", f'<svg role="img" aria-label="{match[1]}" ', 1)
     return '<figure class="drawing">' + re.sub(r"\s*\n\s*", " ", svg) + "</figure>"
-
-
-# -------------------------------------------------------------------- the gallery
-
-
-def examples() -> list[Path]:
-    """The scripts of the gallery."""
-    return sorted((ROOT / "examples").glob("*.py"))
-
-
-def example_page(path: Path) -> str:
-    """An example as a page: what it says of itself, what it drew and printed, its source."""
-    source = path.read_text()
-    title, _, rest = (ast.get_docstring(ast.parse(source)) or path.stem).partition("\n")
-    made = ROOT / "docs" / "gallery" / "pictures"
-    pictures = sorted(made.glob(f"{path.stem}-*.png"))
-    printed = made / f"{path.stem}.txt"
-    links = [f"![{picture.stem}](pictures/{picture.name}){{.made}}\n" for picture in pictures]
-    shown = f"```text\n{printed.read_text()}```\n" if printed.exists() else ""
-    rest = re.sub(r"^Run it: (.+)$", r"Run it: `\1`", rest.strip(), flags=re.MULTILINE)
-    return "\n".join(
-        [
-            f"# {title.rstrip('.')}\n",
-            rest + "\n",
-            '<div class="picture" markdown>\n',
-            *links,
-            "</div>\n",
-            "## What it prints\n" if shown else "",
-            shown,
-            f"## `examples/{path.name}`\n",
-            f"```python\n{source}```\n",
-        ]
-    )

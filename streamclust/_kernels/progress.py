@@ -101,7 +101,7 @@ class Line:
             sys.stderr.flush()
 
     def _draw_bar(self, done: int, text: str) -> None:
-        from IPython.display import HTML, display  # type: ignore[import-not-found]  # there in notebooks
+        from IPython.display import HTML, display
 
         bar = HTML(f'<progress value="{done}" max="{len(FIRST)}"></progress> {text}')
         if self._bar is None:

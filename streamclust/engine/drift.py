@@ -151,7 +151,8 @@ class Wandering:
     def _curves(self, newest: float) -> list[tuple[BlockCurve, float]]:
         """Curves of block means before the newest events, and the events that each event compared stands for."""
         watched, latest = self._shards.recent.watched()[2], self._shards.recent.latest_numbers()
-        end = int(latest[-1]) + 1 - newest
+        # Shards that came from elsewhere have watched events alone.
+        end = int((latest if len(latest) else watched)[-1]) + 1 - newest
         far, near = ((number >= self._begin) & (number < end) for number in (watched, latest))
         rows, stride = self._shards.recent.evenly_watched(far)
         parts = (self._watched, rows, stride), (self._latest, np.flatnonzero(near), 1.0)

@@ -86,6 +86,7 @@ class Model:
     running     all components as of the last look; None: as they were published
     moved       whether clusters have moved since it was published
     base        the model as it was published, if this is an update of it
+    revision    larger after each update: version and revision together name what decides predictions
     """
 
     version: int
@@ -98,6 +99,7 @@ class Model:
     running: Moments | None = None
     moved: bool = False
     base: Model | None = None
+    revision: int = 0
 
     # ---------------------------------------------------------------- versions
 
@@ -111,11 +113,17 @@ class Model:
     def learnt(self, running: Moments, moved: bool = False) -> Model:
         """The model with its components as of a look."""
         check_finite(running)
-        return replace(self, running=running, moved=self.moved or moved, base=self.published)
+        return replace(
+            self,
+            running=running,
+            moved=self.moved or moved,
+            base=self.published,
+            revision=self.revision + 1,
+        )
 
     def changed(self, **fields: Any) -> Model:
         """A model with other fields, published as it is."""
-        return replace(self, base=None, **fields)
+        return replace(self, base=None, revision=self.revision + 1, **fields)
 
     @property
     def with_retired(self) -> Model:
@@ -210,6 +218,7 @@ class Model:
             "hidden": sorted(self.hidden),
             "owner": list(self.owner),
             "moved": self.moved,
+            "revision": self.revision,
             "result": result.values,
         }
         return State(result.arrays | running, values)
@@ -230,6 +239,7 @@ class Model:
             sketch,
             running=Moments(**running, kind=result.clusters.kind) if running else None,
             moved=values.get("moved", False),
+            revision=values.get("revision", 0),
         )
 
     # ---------------------------------------------------------------- asking

@@ -16,7 +16,14 @@ from streamclust._kernels.types import Bools, Floats
 from streamclust.families.base import Family, Rule, Summary, as_rows, check_finite
 from streamclust.families.cost_form import Quadratic
 from streamclust.families.linalg import cholesky, log_determinant, multigammaln, whitener
-from streamclust.families.priors import RELATIVE_RESOLUTION, SMOOTHING_SHARE, Scales, gaussian_prior, read
+from streamclust.families.priors import (
+    RELATIVE_RESOLUTION,
+    SMOOTHING_SHARE,
+    Scales,
+    gaussian_prior,
+    positive_covariance,
+    read,
+)
 from streamclust.late import gammaln
 from streamclust.moments import Moments, Scatter
 
@@ -307,6 +314,21 @@ class FlatGaussian(Gaussian):
         return proper._replace(
             constant=np.where(sound, proper.constant, np.inf), log_det=np.where(sound, proper.log_det, np.inf)
         )
+
+    def proper_posterior(self, moments: Moments) -> NormalWishart:
+        """`posterior` with finite costs and densities for all: of clusters that are published, whatever they hold.
+
+        A singular cluster is published if all data are: if a feature is constant, or too few events have come. It then
+        counts as D + 1 events at least, and its covariance is kept positive definite by the floors of the other
+        priors.
+        """
+        rows = as_rows(moments, self.scatter).to(self.scatter)
+        sound, d = self.sound(rows), rows.n_features
+        weight = np.where(sound, rows.weight, np.maximum(rows.weight, d + 1.0))
+        scatter = np.array(rows.scatter)
+        for k in np.flatnonzero(~sound).tolist():
+            scatter[k] = weight[k] * positive_covariance(rows[[k]], self.smoothing)
+        return super().posterior(Moments(weight, rows.mean, scatter, rows.kind))
 
 
 if TYPE_CHECKING:  # mypy holds them to the protocol

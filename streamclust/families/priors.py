@@ -225,3 +225,15 @@ def _relative_covariance(total: Moments, kind: Scatter, scales: Scales) -> Float
     if sound is not correlation or np.any(deviation < floored_deviation):
         covariance = sound * np.outer(floored_deviation, floored_deviation)
     return np.asarray(covariance * (d / np.trace(covariance)))
+
+
+def positive_covariance(moments: Moments, variance: float) -> Floats:
+    """The covariance of one row of moments, kept positive definite; `variance` in every feature if it has none.
+
+    >>> positive_covariance(Moments.of_points(np.array([[0.0, 1.0], [2.0, 1.0]])), 0.01).diagonal()
+    array([1.e+00, 5.e-13])
+    """
+    scales = Scales.of(moments)
+    if scales.rms <= scales.resolution:
+        return variance * np.eye(moments.n_features)
+    return scales.rms**2 * _relative_covariance(moments, "full", scales)

@@ -4,6 +4,7 @@ from streamclust.plots.clusters import plot_clusters
 from streamclust.plots.dendrogram import plot_dendrogram
 from streamclust.plots.features import plot_features
 from streamclust.plots.lineage import plot_lineage
+from streamclust.plots.palette import PALETTE, hex_colour
 from streamclust.plots.projection import (
     feature_axes,
     outline,
@@ -14,7 +15,9 @@ from streamclust.plots.projection import (
 from streamclust.plots.tree import plot_tree
 
 __all__ = [
+    "PALETTE",
     "feature_axes",
+    "hex_colour",
     "outline",
     "plot_clusters",
     "plot_dendrogram",

@@ -8,18 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamclust.moments import Moments
+from streamclust.plots.palette import hex_colour
 from streamclust.plots.projection import feature_axes, projected_covariance, semi_axes, union_outline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import EllipseCollection
 
-PALETTE = (
-    "#332288", "#88ccee", "#44aa99", "#117733", "#999933", "#ddcc77", "#cc6677", "#882255", "#aa4499",
-)  # fmt: skip
-"""Paul Tol's muted colours, which those who confuse red and green tell apart."""
-TINTS = (0.0, 0.35, 0.6)
-"""Each colour comes again so much nearer to white."""
 GREY = "#bbbbbb"
 
 Colour = tuple[float, float, float]
@@ -33,13 +28,10 @@ def new_axes(width: float = 9.0, height: float = 7.0) -> Axes:
 
 
 def colour(cluster: int) -> Colour:
-    """The colour of a cluster, by its id: the same in every picture; grey for what has none."""
+    """The colour of a cluster by its id, as in every picture and the dashboard; grey for events without one."""
     from matplotlib.colors import to_rgb
 
-    if cluster < 0:
-        return to_rgb(GREY)
-    tint = TINTS[cluster // len(PALETTE) % len(TINTS)]
-    red, green, blue = (part + tint * (1.0 - part) for part in to_rgb(PALETTE[cluster % len(PALETTE)]))
+    red, green, blue = to_rgb(GREY if cluster < 0 else hex_colour(cluster))
     return red, green, blue
 
 

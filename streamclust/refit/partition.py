@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
-from streamclust.families import AnyFamily, Infinite, Mixture
+from streamclust.families import AnyFamily, FlatGaussian, Infinite, Mixture
 from streamclust.late import logsumexp
 from streamclust.moments import Moments
 
@@ -47,7 +47,9 @@ class Partition:
 
     @cached_property
     def posterior(self) -> object:
-        """The family's posterior of each cluster, for the family's own methods to read."""
+        """The family's posterior of each cluster, for the family's own methods to read; its densities are finite."""
+        if isinstance(self.family, FlatGaussian):
+            return self.family.proper_posterior(self.clusters)
         return self.family.posterior(self.clusters)
 
     @cached_property

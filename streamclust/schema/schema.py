@@ -31,7 +31,15 @@ from streamclust.schema.names import (
     new_feature,
     not_a_table,
 )
-from streamclust.values import check_choice, floats_as_they_are, is_numeric, shown, to_number, to_numbers
+from streamclust.values import (
+    check_choice,
+    check_table_kind,
+    floats_as_they_are,
+    is_numeric,
+    shown,
+    to_number,
+    to_numbers,
+)
 
 if TYPE_CHECKING:
     from narwhals.stable.v2 import DataFrame
@@ -227,6 +235,7 @@ class Schema:
             return self._read_array(cast(Any, data).toarray(), extend)
         if isinstance(data, (str, bytes, Mapping)):
             raise TypeError(not_a_table(data))
+        check_table_kind(data)
         if not isinstance(data, Sequence):
             from river.utils.dataframe import into_frame  # slow to import, and only for frames
 

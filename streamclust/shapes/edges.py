@@ -19,6 +19,7 @@ from streamclust.blas import weighted_sum
 from streamclust.families.linalg import cholesky, log_determinant, whitener
 from streamclust.late import betaincinv
 from streamclust.moments import Moments
+from streamclust.outliers import near_variance
 from streamclust.shapes.expected import expected_heights
 from streamclust.shapes.plateaus import plateau_grid
 from streamclust.shapes.tuning import TUNING
@@ -39,7 +40,7 @@ class Edges(NamedTuple):
 
 
 class Standardised(NamedTuple):
-    """Components and sampled events about the events' mean, in units of their deviations."""
+    """Components and sampled events about the events' mean, in units of the deviations of those that are not far."""
 
     log_weight: Floats
     mean: Floats
@@ -53,7 +54,8 @@ class Standardised(NamedTuple):
         share = weight / weight.sum()
         middle = weighted_sum(share, points - points[0]) + points[0]
         centred = points - middle
-        deviation = np.sqrt(weighted_sum(share, centred**2))
+        # A group far away would make the ridge as wide as the way between all others.
+        deviation = np.sqrt(near_variance(points, weight, weighted_sum(share, centred**2)))
         deviation = np.where(deviation > 0, deviation, 1.0)
         d = len(middle)
         kept = components.covariance

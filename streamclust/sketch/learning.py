@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import wraps
+from importlib import import_module
+from threading import Lock
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 
@@ -17,8 +21,27 @@ from streamclust.sketch.spectrum import spectrum
 from streamclust.sketch.tuning import TUNING
 
 MAX_DIRECTIONS = TUNING.max_directions
+BLAS = Lock()
+"""Held while BLAS is limited to one thread: the limit is the whole process's, and whoever ends it ends it for all."""
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 
+def with_one_thread(learn: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Limit BLAS to one thread: bits would depend on their number, and others would mostly wait, busily."""
+
+    @wraps(learn)
+    def limited(*args: Parameters.args, **options: Parameters.kwargs) -> Result:
+        import_module(
+            "scipy.linalg"
+        )  # it has a BLAS of its own, and the limit holds for those that are there
+        with BLAS, threadpool_limits(1, user_api="blas"):
+            return learn(*args, **options)
+
+    return limited
+
+
+@with_one_thread
 def learn_sketch(
     rows: Rows, weight: Floats | None = None, max_directions: int = MAX_DIRECTIONS, unit: bool = False
 ) -> Sketch:
@@ -47,6 +70,7 @@ def learn_sketch(
     return replace(found, noise=left_out(found, rows, x, share), level=level, spread=spread)
 
 
+@with_one_thread
 def relearn_sketch(
     old: Sketch, past: Moments, rows: Rows, weight: Floats | None = None, max_directions: int = MAX_DIRECTIONS
 ) -> Sketch:
@@ -237,10 +261,8 @@ def principal(
     else:
         y = scaled(x, centre, scale)
         y *= root[:, None]
-        with threadpool_limits(1, user_api="blas"):
-            gram = y.T @ y if d <= n else y @ y.T
-    with threadpool_limits(1, user_api="blas"):  # others would mostly wait, busily
-        variance, kept = spectrum(gram, min(len(gram), most or len(gram)))
+        gram = y.T @ y if d <= n else y @ y.T
+    variance, kept = spectrum(gram, min(len(gram), most or len(gram)))
     variance = variance[: max(1, n - 1)]
     if not variance[0] > 0.0:  # all events are equal: any direction does
         return np.zeros(1), np.eye(d, 1)

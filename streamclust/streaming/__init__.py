@@ -10,6 +10,7 @@ from streamclust.engine.projection import LeftSketch
 from streamclust.streaming.checked_events import Checked, Reason
 from streamclust.streaming.clusterer import StreamClusterer
 from streamclust.streaming.clusters import Cluster
+from streamclust.streaming.descriptions import ClusterLine, Descriptions, FeatureMixture
 from streamclust.streaming.refusals import RefusedEvents
 from streamclust.streaming.shards import ClustererShards, FeatureShards, ModelSharing
 
@@ -20,8 +21,11 @@ __all__ = [
     "Assignment",
     "Checked",
     "Cluster",
+    "ClusterLine",
     "ClusterView",
     "ClustererShards",
+    "Descriptions",
+    "FeatureMixture",
     "FeatureProfile",
     "FeatureShards",
     "LeftSketch",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from streamclust.lineage import Change, Lineage
 from streamclust.moments import Moments
 from streamclust.sketch import Sketch
 from streamclust.streaming.clusters import Cluster, clusters_of
+from streamclust.streaming.descriptions import Descriptions, describe_all, mixture_of
 from streamclust.streaming.pipeline import EventPipeline
 from streamclust.streaming.thread_safety import ThreadSafe
 from streamclust.tree import SummaryTree
@@ -113,8 +114,9 @@ class ClusterQueries(ThreadSafe):
             return self._waiting_cluster()
         rows, parts = self._expanded(engine.queries.clusters()), self._expanded(engine.queries.components())
         return clusters_of(
-            model, rows, parts, self._pipeline.schema, engine.lineage.born_at, engine.queries.last_seen()
-        )
+            model, rows, parts, engine.settings.family, self._pipeline.schema, engine.lineage.born_at,
+            engine.queries.last_seen(),
+        )  # fmt: skip
 
     def _clusters_published(self) -> list[Cluster]:
         """The clusters of the published model, without waiting for the thread that learns."""
@@ -126,9 +128,8 @@ class ClusterQueries(ThreadSafe):
         if model.sketch is not None:
             rows, parts = model.sketch.expand_moments(rows), model.sketch.expand_moments(parts)
         last_seen = dict.fromkeys(model.names.tolist(), model.n_seen)
-        return clusters_of(
-            model, rows, parts, self._pipeline.schema, self._pipeline.engine.lineage.born_at, last_seen
-        )
+        born_at, family = self._pipeline.engine.lineage.born_at, self._pipeline.engine.settings.family
+        return clusters_of(model, rows, parts, family, self._pipeline.schema, born_at, last_seen)
 
     def _waiting_cluster(self) -> list[Cluster]:
         """The cluster of all events while they wait for their sketch; none before the first."""
@@ -139,7 +140,18 @@ class ClusterQueries(ThreadSafe):
         mean = self._pipeline.schema.mapping(whole.mean[0])
         return [
             Cluster(
-                projection.only_cluster, float(whole.weight[0]), 1.0, mean, whole.covariance[0], 1, n, whole
+                projection.only_cluster,
+                float(whole.weight[0]),
+                1.0,
+                mean,
+                whole.covariance[0],
+                1,
+                n,
+                whole,
+                mixture_of(
+                    self._pipeline.engine.settings.family, self.feature_names[: whole.n_features], whole
+                ),
+                0,
             )
         ]
 
@@ -165,8 +177,14 @@ class ClusterQueries(ThreadSafe):
         means = cluster.components.mean
         return self._pipeline.schema.mapping(means[model.novelty(means).argmin()])
 
-    def describe(self, cluster: int) -> list[FeatureProfile]:
-        """Mean and standard deviation of each feature in a cluster, beside those of all events, the most telling first.
+    @overload
+    def describe(self) -> Descriptions: ...
+    @overload
+    def describe(self, cluster: int) -> list[FeatureProfile]: ...
+    def describe(self, cluster: int | None = None) -> Descriptions | list[FeatureProfile]:
+        """All clusters in words, a line each; of one cluster, its features as numbers.
+
+        Of one: mean and standard deviation of each feature in it, beside those of all events, the most telling first.
 
         >>> rng = np.random.default_rng(0)
         >>> from streamclust import StreamClusterer
@@ -176,8 +194,14 @@ class ClusterQueries(ThreadSafe):
         >>> telling, other = model.describe(model.predict_one({"length": 9.0, "noise": 0.0}))
         >>> telling.name, round(telling.mean), round(telling.overall_mean), other.distance < telling.distance / 10
         ('length', 9, 5, True)
+        >>> print(model.describe())
+        cluster  share      events  trend      what sets it apart
+              0    55%         275  steady     length high (73rd percentile)
+              1    45%         225  steady     length low (22nd percentile)
         """
-        return self.profiles().describe(cluster)
+        if cluster is not None:
+            return self.profiles().describe(cluster)
+        return describe_all(self.clusters, self.lineage.history)
 
     def profiles(self) -> Profiles:
         """`describe` for all clusters, as arrays that later learning does not change."""
@@ -292,6 +316,13 @@ class ClusterQueries(ThreadSafe):
             "names": names,
         }
         return plot_clusters(components, **(shown | options))
+
+    def __str__(self) -> str:
+        """The clusters in words; before the first event the name of the class, which River names steps by."""
+        name = type(self).__name__
+        if not self.n_seen:
+            return name
+        return f"{name}: {self.n_clusters} clusters of {self.n_seen:,} events\n{self.describe()}"
 
     def _repr_html_(self) -> str:
         rows = "".join(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import fields
 from typing import Any, Self
 
@@ -319,9 +320,19 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, base.Cluster
 
         Wide events must have come through the same sketch: see `sharing.use_sketch`.
         """
-        first, second = sorted((self, other), key=id)  # one order, or two threads might wait for each other
-        with first._turn, first._lock, second._turn, second._lock:
-            ShardTransfer(self._pipeline).merge(other._pipeline)
+        # Whoever held both locks might wait for one who has one and wants the other.
+        theirs = other._copied_pipeline()
+        with self._turn, self._lock:
+            ShardTransfer(self._pipeline).merge(theirs)
+
+    def _copied_pipeline(self) -> EventPipeline:
+        """A copy of everything learnt, which tells nobody of its lifecycle events."""
+        with self._turn, self._lock:
+            self._pipeline.flush()
+            on_event = self._pipeline.engine.lineage.on_event
+            twin = deepcopy(self._pipeline, {id(on_event): on_event})
+        twin.engine.lineage.on_event = None
+        return twin
 
     # ---------------------------------------------------------------- saving
 

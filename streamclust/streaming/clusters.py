@@ -11,9 +11,10 @@ from streamclust._kernels.types import Floats
 from streamclust.engine import Model
 from streamclust.moments import Moments
 from streamclust.schema import Schema
+from streamclust.streaming.descriptions import FeatureMixture, mixture_of
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Cluster:
     """A cluster as it is now."""
 
@@ -30,6 +31,33 @@ class Cluster:
     """Number of the latest watched event assigned to it."""
     components: Moments
     """Moments of its components, the heaviest first; one row, unless shapes are joined (`shape="any"`)."""
+    mixture: FeatureMixture
+    """All clusters' features of the same moment, against which this one is described."""
+    place: int
+    """Row of this cluster in `mixture`."""
+
+    def words(self) -> str:
+        """The features that set the cluster apart from all events, the most telling first."""
+        return self.mixture.words(self.place)
+
+    def summary(self) -> str:
+        """One line: the features that set the cluster apart, and its share.
+
+        >>> rng = np.random.default_rng(0)
+        >>> from streamclust import StreamClusterer
+        >>> model = StreamClusterer()
+        >>> for kind in rng.integers(4, size=500):
+        ...     model.learn_one({"length": rng.normal(9.0 * (kind == 0)), "noise": rng.normal()})
+        >>> print(model.clusters[1].summary())
+        length high (88th percentile); 23% of events
+        """
+        return f"{self.words()}; {self.share:.0%} of events"
+
+    def __str__(self) -> str:
+        return f"cluster {self.id}: {self.summary()}"
+
+    def __repr__(self) -> str:
+        return f"<cluster {self.id}, {self.share:.1%} of events, weight {self.weight:,.6g}>"
 
 
 def heaviest_rows_first(components: Moments) -> Moments:
@@ -41,12 +69,14 @@ def clusters_of(
     model: Model,
     rows: Moments,
     parts: Moments,
+    family: str,
     schema: Schema,
     born_at: Mapping[int, int],
     last_seen: Mapping[int, int],
 ) -> list[Cluster]:
     """The clusters of a model, the heaviest first; `rows` are their moments, `parts` those of their components."""
     kept = None if rows.kind == "none" else rows.covariance
+    mixture = mixture_of(family, schema.names[: rows.n_features], rows)
     found = [
         Cluster(
             id=int(name),
@@ -57,6 +87,8 @@ def clusters_of(
             born=born_at.get(int(name), model.n_seen),  # missing while another thread publishes
             last_seen=last_seen[int(name)],
             components=heaviest_rows_first(parts[np.flatnonzero(model.place == k)]),
+            mixture=mixture,
+            place=k,
         )
         for k, name in enumerate(model.names)
     ]

@@ -51,10 +51,13 @@ class Predictions(ThreadSafe):
 
     def tail_one(self, x: dict[Any, Any]) -> float:
         """The share of recent events at least as novel as this one: small for an outlier; 1 before the first event."""
-        engine = self._pipeline.engine
-        if engine.model is None:
+        if self._pipeline.engine.model is None:
             return 1.0
-        scores = np.array([self.score_one(x)])
+        return float(self._tails(np.array([self.score_one(x)]))[0])
+
+    def _tails(self, scores: Floats) -> Floats:
+        """Share of recent events at least as novel as each of these scores."""
+        engine = self._pipeline.engine
 
         def by_now() -> Floats:
             recent = None if engine.sketch is None else self._pipeline.projection.recent.latest()
@@ -67,7 +70,20 @@ class Predictions(ThreadSafe):
                     return by_now()
             return found
 
-        return float(self._if_free(by_now, by_last)[0])
+        return self._if_free(by_now, by_last)
+
+    def tail_many(self, X: TableLike) -> SeriesLike:
+        """`tail_one` of each event: an array for an array, else a series like the frame; all 1 before the first event.
+
+        >>> from streamclust import StreamClusterer
+        >>> model = StreamClusterer()
+        >>> model.learn_many(np.random.default_rng(0).normal(size=(500, 2)))
+        >>> model.tail_many(np.array([[0.0, 0.0], [9.0, 9.0]])).round(1)
+        array([1., 0.])
+        """
+        if self._pipeline.engine.model is None:
+            return series_like(X, np.ones(len(self._table(X))))
+        return series_like(X, self._tails(np.asarray(self._novelty(X))))
 
     def predict_many(self, X: TableLike) -> SeriesLike:
         """The id of each event's cluster, or None as in `predict_one`: an array, or a series like the frame."""
@@ -97,10 +113,16 @@ class Predictions(ThreadSafe):
 
     def score_many(self, X: TableLike) -> SeriesLike:
         """How novel each event is: an array for an array, else a series like the frame."""
+        return series_like(X, self._novelty(X))
+
+    def novelty_many(self, X: TableLike) -> SeriesLike:
+        """`score_many` by the name that everything else has for it: -log p(x) under all clusters."""
+        return self.score_many(X)
+
+    def _novelty(self, X: TableLike) -> Floats:
+        """-log p(x) of each event; 0 before the first event."""
         model = self._pipeline.engine.model
-        if model is None:
-            return series_like(X, np.zeros(len(self._table(X))))
-        return series_like(X, model.novelty(self._read(X, model)[0]))
+        return np.zeros(len(self._table(X))) if model is None else model.novelty(self._read(X, model)[0])
 
     def assign_many(self, X: TableLike) -> Assignment | None:
         """The id (or None as in `predict_one`), its probability and the novelty of each event, as arrays.

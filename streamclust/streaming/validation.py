@@ -32,7 +32,7 @@ from streamclust.streaming.table_rows import (
     within,
 )
 from streamclust.tree.rows import MAX_WEIGHT, MIN_WEIGHT, check_rows
-from streamclust.values import MAX_MAGNITUDE
+from streamclust.values import MAX_MAGNITUDE, check_table_kind
 
 
 class NeedsRowByRow(Exception):  # noqa: N818
@@ -75,6 +75,7 @@ class Validator:
         `least`: how many features the first event of all must have; None once one was learnt. With `all_or_none` the
         first refusal is raised.
         """
+        check_table_kind(X)
         left_out: list[Hashable] = []
         if self.skips_text:
             X, left_out = without_text(X, schema.names)

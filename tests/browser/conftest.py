@@ -60,11 +60,11 @@ def served(source):
 
 
 @contextmanager
-def started(source, clusterer, decoder=None):
+def started(source, clusterer, decoder=None, kind="synthetic"):
     """The same with a clusterer of one's own; address and service."""
     policy = Policy(poll=0.05, stop_at_end=False)
     service = Service(source, LinesSink(channels=()), clusterer, decoder=decoder, policy=policy)
-    settings = load(overrides={"source": {"kind": "synthetic"}, "http": {"port": 0}})
+    settings = load(overrides={"source": {"kind": kind}, "http": {"port": 0}})
     loop = threading.Thread(target=service.run)
     with serving(service, settings) as url:
         loop.start()

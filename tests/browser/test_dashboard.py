@@ -100,9 +100,9 @@ def test_axes_can_be_chosen(page):
         "[0, 1].map((i) => document.getElementById('view').layout[['xaxis', 'yaxis'][i]].title.text).join()"
     )
     assert page.evaluate(axes) == "x,y"
-    page.get_by_label("Across").select_option("y")
+    page.get_by_label("Horizontal").select_option("y")
     page.wait_for_function(f"() => {axes} === 'y,x'")
-    page.get_by_label("Up").select_option("")
+    page.get_by_label("Vertical").select_option("")
     page.wait_for_function(f"() => {axes} === 'principal axis 1,principal axis 2'")
     expect(page.locator("#view-note")).to_contain_text("100.0% of the variance")
 
@@ -110,13 +110,13 @@ def test_axes_can_be_chosen(page):
 def test_a_snapshot_is_taken_and_cut(page, live):
     taken = len(httpx.get(f"{live}/v1/snapshots").json())
     page.get_by_role("button", name="Take a snapshot").click()
-    slider = page.get_by_role("slider", name="Cut into")
+    slider = page.get_by_role("slider", name="Show as")
     expect(slider).to_be_visible()
     (*_, summary) = found = httpx.get(f"{live}/v1/snapshots").json()
     assert len(found) == taken + 1
     told = page.locator("#cut-told")
     expect(told).to_have_text(f"{summary['n_clusters']} clusters")
-    assert page.evaluate(GROUPS) == min(8, summary["n_clusters"])  # there are eight colours
+    assert page.evaluate(GROUPS) == summary["n_clusters"]
     slider.press("Home")
     expect(told).to_have_text("1 cluster")
     assert page.evaluate(GROUPS) == 1
@@ -229,6 +229,10 @@ def test_a_token_is_asked_for(visit, guarded):
 def test_before_the_first_event_it_says_so(visit, idle):
     page = visit(idle, expected=["409"])
     expect(page.get_by_text("No events yet.")).to_have_count(4)
+    expect(page.locator("#start-note")).to_have_text(
+        "Waiting for the first events of the source (synthetic)."
+    )
+    expect(page.locator("#curl")).to_be_hidden()
     for name in CHARTS:
         expect(page.locator(f"#{name}")).to_be_hidden()
     page.evaluate("location.hash = '#cluster=0'")

@@ -16,8 +16,7 @@ ELLIPSE = """([id, part]) => {
   // Where on the page a place of an ellipse is, from its middle (0) to its rim (1).
   const chart = document.getElementById("view"), { xaxis, yaxis } = chart.layout;
   const area = chart.querySelector(".nsewdrag").getBoundingClientRect();
-  const colours = chart.data.filter((t) => t.mode === "lines"), names = chart.data.at(-1).text;
-  const line = colours[names.indexOf(`<b>${id}</b>`)];
+  const line = chart.data.find((t) => t.name === `cluster ${id}`);
   const middle = (v) => v.slice(1).reduce((a, b) => a + b) / (v.length - 1);
   const at = (v) => middle(v) + part * (v[8] - middle(v));
   const [x, y] = [at(line.x), at(line.y)];
@@ -135,8 +134,10 @@ def test_it_tells_what_the_api_tells(visit, told):  # noqa: F811
     url, _ = told
     cluster = httpx.get(f"{url}/v1/clusters").json()["clusters"][0]["id"]
     detail = httpx.get(f"{url}/v1/clusters/{cluster}").json()
+    assert re.match(r"feature [01] (high|low) \(\d+\w\w percentile\)", detail["words"])
     page = visit(f"{url}/#cluster={cluster}")  # noqa: F811
     opened(page, cluster)
+    expect(page.locator("#detail-told")).to_contain_text(f"{detail['words'].capitalize()}. ")
     names = page.locator("#detail-features .name")
     expect(names).to_have_count(8)
     page.get_by_label("all 10 features").check()
@@ -205,7 +206,7 @@ def test_a_source_without_a_lag_shows_none_and_silence_is_no_novelty(visit, told
 def test_no_panel_of_the_first_row_is_half_empty(visit, told):  # noqa: F811
     page = visit(told[0])  # noqa: F811
     drawn(page)
-    blank = """() => [...document.querySelectorAll("#where, #where ~ .panel:not(.full)")].map((panel) => {
+    blank = """() => [...document.querySelectorAll("#where, #where ~ .panel:not(.full, #detail)")].map((panel) => {
       const ends = [...panel.children].filter((e) => e.checkVisibility()).map((e) => e.getBoundingClientRect().bottom);
       const { bottom, height } = panel.getBoundingClientRect();
       return (bottom - Math.max(...ends)) / height;

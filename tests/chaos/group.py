@@ -175,14 +175,15 @@ class Chaos:
         }
 
     def published(self):
-        """Every model in the topic by version, and their versions in the order of the log."""
+        """Every model in the topic by version and revision, and their versions in the order of the log."""
         assembler, models, versions = Assembler(self.cluster.name, "models"), {}, []
         for record in self.cluster.read(model_topic(self.topic)):
             whole = assembler.add(record)
             if whole is not None and whole.name == MODEL:
-                model = model_in(whole.state())
+                state = whole.state()
+                model = model_in(state)
                 versions.append(model.version)
-                models[model.version] = model
+                models[model.version, state.values["sequence"]] = model
         return models, versions
 
     def check_assignments(self, told, models):
@@ -194,12 +195,13 @@ class Chaos:
                 assert one["cluster"] is None
                 continue
             number, offset = map(int, one["id"].split("-")[-2:])
-            key = one["version"], number
-            if key[0] not in models:  # compacted away
+            name = one["version"], one["revision"]
+            key = name, number
+            if name not in models:  # compacted away
                 continue
             if key not in labels:
-                labels[key] = models[key[0]].predict(np.asarray(self.parts[number][1]))
-            assert one["cluster"] == labels[key][offset], f"{one} is not what model {key[0]} says"
+                labels[key] = models[name].predict(np.asarray(self.parts[number][1]))
+            assert one["cluster"] == labels[key][offset], f"{one} is not what model {name} says"
             compared += 1
         return compared
 

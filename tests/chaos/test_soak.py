@@ -37,6 +37,7 @@ def test_a_stream_is_drawn_from_its_seed():
     [
         ("interrupts", "restarts", "shards", "weights"),
         ("drift", "features", "merges", "repeats", "stuck", "vanishing"),
+        ("weights", "wide"),
     ],
 )
 def test_streams_in_trouble_are_whole_and_the_same_bits_as_undisturbed(troubles):
@@ -56,6 +57,18 @@ def test_what_is_lost_is_found_out(monkeypatch):
     monkeypatch.setattr(soak, "StreamClusterer", Forgetful)
     with pytest.raises(AssertionError, match="events by shard"):
         soak.soak(planned())
+
+
+def test_events_that_wait_for_a_sketch_weigh_nothing_yet():
+    plan = next(plan for seed in range(1000) if "wide" in (plan := Plan(seed, SMALL)).troubles)
+    model, ledger = StreamClusterer(**plan.parameters), soak.Ledger(plan.parameters["half_life"])
+    for block in plan.blocks():
+        soak.learn(model, block)
+        ledger.add(block)
+        ledger.check(model, may_wait=True)
+    ledger.weight[block.shard] *= 1.0 + 1e-6
+    with pytest.raises(AssertionError, match="weighs"):
+        ledger.check(model, may_wait=True)
 
 
 def test_a_twin_that_differs_is_found_out():
@@ -78,3 +91,15 @@ def test_a_failing_stream_is_named_by_its_seed_and_ends_the_script_with_1():
     assert hangs.returncode == 1
     assert "FAILED: hangs" in hangs.stdout
     assert "failed: --only 8" in hangs.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "ends"), [("pass", True), ("while True: pass", False), ("input()", False)], ids=str
+)
+def test_a_process_hangs_that_computes_for_too_long_or_not_at_all(code, ends, monkeypatch):
+    monkeypatch.setattr(soak, "STILL_SECONDS", 3.0)
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as process:
+        try:
+            assert soak.wait_for(process, 0.5) == ends
+        finally:
+            process.kill()

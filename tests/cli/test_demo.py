@@ -1,4 +1,5 @@
 import os
+import pty
 import re
 import signal
 import socket
@@ -7,15 +8,20 @@ import subprocess
 import httpx
 import pytest
 
+from streamclust_connectors.cli.demo import DEFAULT_PORT
 from tests.cli.conftest import COMMAND
 
 pytestmark = pytest.mark.compiled
+STEPS = "loading", "dashboard", "compiling", "compiled", "stream"
 PICTURES = "clusters.png", "dendrogram.png", "lineage.png"
 
 
 def test_the_demo_ends_by_itself(tmp_path, command):
     done = command("demo", "--events", "12000", "--seconds", "2", "--out", tmp_path / "pictures")
     assert re.search(r"^dashboard http://127\.0\.0\.1:\d+$", done.stdout, re.MULTILINE)
+    steps = [line.split()[0] for line in done.stdout.splitlines() if line[:1].isalpha()]
+    assert [name for name in steps if name in STEPS] == list(STEPS)
+    assert re.search(r"^compiled +(\d+) of \d+ kernels are ready", done.stdout, re.MULTILINE)
     assert "born 0 at event 1" in done.stdout
     assert "of 12,000 events" in done.stdout
     assert "lifecycle events" in done.stdout
@@ -46,6 +52,32 @@ def test_the_demo_goes_on_serving_until_interrupted(tmp_path):
         assert "<title>streamclust</title>" in httpx.get(f"{url}/").text
         running.send_signal(signal.SIGINT)
         assert running.wait(180) == 0
+
+
+def test_on_a_terminal_the_demo_serves_at_its_own_port_until_interrupted(tmp_path):
+    """The same command as above without options, before a person: a pseudo-terminal."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if probe.connect_ex(("127.0.0.1", DEFAULT_PORT)) == 0:
+            pytest.skip(f"port {DEFAULT_PORT} is taken")
+    person, terminal = pty.openpty()
+    arguments = ["demo", "--events", "3000", "--rate", "0", "--out", tmp_path]
+    with subprocess.Popen([COMMAND, *arguments], stdout=terminal, stderr=terminal, stdin=terminal) as running:
+        os.close(terminal)
+        said = ""
+        while "until interrupted" not in said:
+            said += os.read(person, 4096).decode(errors="replace")
+        assert f"serving at http://127.0.0.1:{DEFAULT_PORT} " in said
+        assert httpx.get(f"http://127.0.0.1:{DEFAULT_PORT}/v1/status").json()["events"] == 3000
+        running.send_signal(signal.SIGINT)
+        while True:  # a terminal that nobody reads would hold the process up
+            try:
+                if not os.read(person, 4096):
+                    break
+            except OSError:
+                break
+        assert running.wait(180) == 0
+    os.close(person)
 
 
 def test_a_port_that_is_taken_is_named(invoke):

@@ -42,9 +42,11 @@ def until(what, condition, patience=PATIENCE):
 class Cluster:
     """Topics with names of their own, on a broker that others may use too."""
 
-    def __init__(self, address, client="kafka-python", **options):
-        self.address, self.client = address, client
-        self.options = {"bootstrap_servers": address} | options
+    def __init__(self, address, client="kafka-python", replicas=1, **options):
+        self.address, self.client, self.replicas = address.split(","), client, replicas
+        if len(self.address) == 1:
+            (self.address,) = self.address
+        self.options = {"bootstrap_servers": self.address} | options
         soon = {"reconnect_backoff_max_ms": 1000}
         self.name = f"t{uuid.uuid4().hex[:8]}"
         self.admin = KafkaAdminClient(**self.options, **soon)
@@ -62,7 +64,7 @@ class Cluster:
 
     def topic(self, name="in", partitions=1, **settings):
         full = f"{self.name}.{name}"
-        self.admin.create_topics([NewTopic(full, partitions, 1, topic_configs=settings)])
+        self.admin.create_topics([NewTopic(full, partitions, self.replicas, topic_configs=settings)])
         return full
 
     def recreate(self, topic):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.connectors.broker import JavaBroker, Missing, find_broker
+from tests.connectors.broker import JavaBroker, JavaBrokers, Missing, find_broker
 from tests.connectors.cluster import CLIENTS, Cluster
 
 
@@ -94,3 +94,14 @@ def own_broker(tmp_path_factory):
         without_broker(error)
     yield broker
     broker.stop()
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory):
+    """Three brokers, each of which may be killed."""
+    try:
+        found = JavaBrokers(tmp_path_factory.mktemp("brokers")).start()
+    except Missing as error:
+        without_broker(error)
+    yield found
+    found.stop()

@@ -28,12 +28,13 @@ class Member:
         static=False,
         decoder=None,
         fresh=StreamClusterer,
+        client=(),
         **topics,
     ):
         options, id = {"bootstrap_servers": cluster.address} | (login or {}), f"{cluster.name}.{name}"
         more = (login or {}) | ({"group_instance_id": id} if static else {})
         times = {"session_timeout_ms": int(1000 * session), "heartbeat_interval_ms": 200}
-        self.source = cluster.source(topic, **times, **more)
+        self.source = cluster.source(topic, **times, **more, **dict(client))
         self.sink = KafkaSink(self.source, topics, id, largest, transaction_timeout_ms=5000)
         self.store = KafkaState(topic, cluster.name, self.sink, options)
         self.group = GroupModel(topic, cluster.name, name, self.sink, options, fresh, every=0.1)
@@ -85,12 +86,13 @@ def all_at(members, position, partitions):
 
 
 def published(cluster, topic):
-    """Every model that was ever published, by version, and their versions in the order of the log."""
+    """Every model that was published, by version and revision, and their versions in the order of the log."""
     assembler, found, versions = Assembler(cluster.name, "models"), {}, []
     for record in cluster.read(model_topic(topic)):
         whole = assembler.add(record)
         if whole is not None and whole.name == MODEL:
-            model = model_in(whole.state())
+            state = whole.state()
+            model = model_in(state)
             versions.append(model.version)
-            found[model.version] = model
+            found[model.version, state.values["sequence"]] = model
     return found, versions

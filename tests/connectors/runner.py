@@ -70,10 +70,11 @@ def report(service, path):
         name: getattr(stats, name)
         for name in ("messages", "events", "dead_letters", "tombstones", "skipped", "replayed", "assignments",
                      "lifecycle", "snapshots", "checkpoints", "retries", "ready", "rate", "last_error", "seconds",
-                     "checkpoint_failures", "checkpoint_error")
+                     "checkpoint_failures", "checkpoint_error", "not_ready")
     } | {
         "positions": {f"{t}-{p}": at for (t, p), at in stats.positions.items()},
         "lag": {f"{t}-{p}": n for (t, p), n in stats.lag.items()},
+        "waiting": {f"{t}-{p}": why for (t, p), why in stats.waiting.items()},
         "seen": {f"{t}-{p}": n for (t, p), n in learner.shards.n_seen.items()},
         "clusters": learner.n_clusters if isinstance(learner, StreamClusterer) else 0,
         "at": time.time(),

@@ -149,7 +149,7 @@ class Served:
             options["api_version"] = (2, 3)
         self.source = source_type(client)(["in"], "g", mock.address, **options)
         # the mock knows no topic ids
-        self.source._describe = lambda topic: {"topic_id": None, "partitions": [0]}
+        self.source._inquiries.describe = lambda topic: {"topic_id": None, "partitions": [0]}
         policy = Policy(poll=0.2, checkpoint_every=0.5)
         self.service = Service(self.source, ListSink(), StreamClusterer(), policy=policy)
 
@@ -259,8 +259,9 @@ def test_no_broker_at_all_is_a_failure_that_may_pass(client, monkeypatch):
     monkeypatch.setattr("streamclust_connectors.kafka.confluent.source.TOPIC_TIMEOUT_SECONDS", 0.3)
     options = {"bootstrap_timeout_ms": 300} if client == "kafka-python" else {}
     source = source_type(client)(["in"], "g", "127.0.0.1:1", **options)
-    with pytest.raises(Transient):
-        source.poll(0.1)
+    with pytest.raises(Transient, match=r"nothing listens at 127\.0\.0\.1:1"):
+        until("the failure", lambda: source.poll(0.1) or not source.connecting)
+    source.close()
 
 
 def test_a_client_that_has_failed_is_closed_for_good(mock):

@@ -89,8 +89,12 @@ def check_told(cluster, topic, out, rows):
     assert Counter(one["id"] for one in told) == {f"{topic}-{p}-{i}": 1 for p in range(2) for i in range(ALL)}
     models, versions = published(cluster, topic)
     assert versions == sorted(versions)
-    by_version = {version: model.predict(rows) for version, model in models.items()}
+    by_name = {name: model.predict(rows) for name, model in models.items()}
     for one in told:
         number, offset = map(int, one["id"].split("-")[-2:])
-        expected = None if one["version"] is None else by_version[one["version"]][number * ALL + offset]
+        expected = (
+            None
+            if one["version"] is None
+            else by_name[one["version"], one["revision"]][number * ALL + offset]
+        )
         assert one["cluster"] == expected

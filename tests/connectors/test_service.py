@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import random
 import signal
 
 import numpy as np
@@ -10,9 +11,9 @@ import pytest
 from streamclust import StreamClusterer
 from streamclust.checkpoint.files import encode
 from streamclust_connectors.decode import Decoder, Fields
-from streamclust_connectors.interfaces import Assigned, DataLoss, Extent, Message, Revoked, Transient
+from streamclust_connectors.interfaces import Assigned, Batch, DataLoss, Extent, Message, Revoked, Transient
 from streamclust_connectors.service import Policy, Service
-from streamclust_connectors.service.outputs import ERROR_HEADER_PREFIX
+from streamclust_connectors.service.outputs import ERROR_HEADER_PREFIX, AssignmentForm
 from streamclust_connectors.sinks import ListSink
 from streamclust_connectors.sources import MemorySource
 from streamclust_connectors.state_directory import StateDirectory
@@ -94,7 +95,7 @@ def test_assignments_in_bundles_are_the_same():
     values, _ = events(200)
     one, many = ListSink(), ListSink()
     serve(MemorySource({P: values}, size=70), one)
-    serve(MemorySource({P: values}, size=70), many, policy=Policy(assignments_per_message=16))
+    serve(MemorySource({P: values}, size=70), many, policy=Policy(form=AssignmentForm(16)))
     bundles = many.values("assignments")
     assert [told for bundle in bundles for told in bundle] == one.values("assignments")
     assert max(map(len, bundles)) == 16
@@ -104,7 +105,7 @@ def test_components_are_named_if_asked_for():
     values, rows = events(190)
     plainly, asked = ListSink(), ListSink()
     serve(MemorySource({P: values}), plainly)
-    service = serve(MemorySource({P: values}), asked, policy=Policy(component=True))
+    service = serve(MemorySource({P: values}), asked, policy=Policy(form=AssignmentForm(component=True)))
     told = asked.values("assignments")
     assert "component" not in told[0]  # there was no model yet
     last = told[-1]
@@ -417,13 +418,177 @@ class Changed(MemorySource):
         return self.now or super().extent(partition)
 
 
+def test_version_and_revision_name_one_answer():
+    """Clusters move between refits: points that come again and again get one answer from each (version, revision)."""
+    rng, n = np.random.default_rng(0), 7000
+    way = np.clip(np.arange(n) - 4000, 0, None) / 1000
+    rows = rng.normal(size=n) + 12.0 * rng.integers(2, size=n) + way
+    rows[::7] = rng.choice([5.0, 6.0, 7.0, 8.0], size=len(rows[::7]))
+    values = [json.dumps({"x": x}).encode() for x in rows.tolist()]
+    service = serve(MemorySource({P: values}, size=111))
+    answers = {}
+    for one in service.sink.values("assignments"):
+        name = one["version"], one["revision"], rows[int(one["id"].split("-")[-1])]
+        answers.setdefault(name, set()).add((one["cluster"], one["probability"], one["novelty"]))
+    assert all(len(found) == 1 for found in answers.values())
+    assert len({(version, revision) for version, revision, _ in answers}) > len({v for v, _, _ in answers})
+
+
+class Refusing(ListSink):
+    """Refuses the outputs of one commit: of the last one, as the service stops."""
+
+    def __init__(self, service_of, **more):
+        super().__init__(**more)
+        self.service_of, self.refused = service_of, 0
+
+    def commit(self, positions):
+        if self.service_of().stopping and not self.refused:
+            self.refused += 1
+            raise Transient("a refusal that was still on its way")
+        super().commit(positions)
+
+
+@pytest.mark.parametrize("with_store", [True, False])
+def test_outputs_that_are_refused_as_the_service_stops_are_sent_again(tmp_path, with_store):
+    """Their records are learnt again from the last checkpoint, and only then are the offsets committed."""
+    values, _ = events(200)
+    source = MemorySource({P: values}, size=50, endless=True)
+    store = StateDirectory(tmp_path) if with_store else None
+    sink = Refusing(lambda: service)
+    service = Service(source, sink, StreamClusterer(**OPTIONS), store, policy=Policy(backoff=0.001))
+    poll = source.poll
+
+    def polled(seconds):
+        if service.stats.positions == {P: 200}:
+            service.stop()
+        return poll(seconds)
+
+    source.poll = polled
+    service.run()
+    assert sink.refused == 1
+    assert service.clusterer.n_seen == 200
+    assert source.committed == {P: 200}
+    assert {one["id"] for one in sink.values("assignments")} == {f"in-0-{i}" for i in range(200)}
+    assert service.stats.events == 200
+
+
+def test_a_loop_that_waits_for_long_is_not_ready():
+    """For a broker, in a call that does not return: nothing is read meanwhile."""
+    now = [100.0]
+    service = Service(
+        MemorySource({P: events(10)[0]}, endless=True), ListSink(), StreamClusterer(), clock=lambda: now[0]
+    )
+    assert not service.stats.ready
+    for _ in range(3):
+        service.run_once()
+    assert service.stats.ready
+    now[0] += 11.0
+    assert not service.stats.ready
+    assert "has not read anything for 11 s" in service.stats.not_ready
+    service.run_once()
+    assert service.stats.ready
+
+
+def test_records_that_were_delivered_and_not_learnt_are_behind():
+    """As when a commit fails again and again: the client has delivered everything, and nothing is learnt."""
+    source = MemorySource({P: events(100)[0]}, endless=True)
+    sink = ListSink(exactly_once=True)
+    service = Service(source, sink, StreamClusterer())
+    commit, broken = sink.commit, [False]
+
+    def failing(positions):
+        if broken[0]:
+            raise Transient("no broker")
+        commit(positions)
+
+    sink.commit = failing
+    for _ in range(3):
+        service.run_once()
+    assert service.stats.lag == {P: 0}
+    source.partitions[P] += [Message(100 + i, value) for i, value in enumerate(events(50)[0])]
+    broken[0] = True
+    for _ in range(3):
+        service._try_once()
+        assert not service.stats.ready
+        assert "no broker" in service.stats.not_ready
+    broken[0] = False
+    for _ in range(3):
+        service._try_once()
+    assert service.stats.ready
+    assert (service.stats.events, service.stats.messages) == (150, 150)
+
+
+class Shuffled(MemorySource):
+    """Delivers small batches of its partitions in an order of chance."""
+
+    def __init__(self, partitions, seed, **more):
+        super().__init__(partitions, **more)
+        self.draw = random.Random(seed)
+
+    def poll(self, seconds):
+        if self.script or not any(self.lag().values()):
+            return super().poll(seconds)
+        name = self.draw.choice([name for name, behind in self.lag().items() if behind])
+        records = self.partitions[name][self.at[name] :][: self.draw.randint(1, 60)]
+        self.at[name] = records[-1].offset + 1
+        return [Batch(name, records)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_restart_learns_several_partitions_in_the_same_order(tmp_path, seed):
+    """Else versions that were told would come again with other clusters, or go back."""
+    three = {("in", number): events(600, seed=number)[0] for number in range(3)}
+    policy = Policy(checkpoint_every=1000.0)
+
+    def service(directory, order):
+        source = Shuffled(three, order)
+        return Service(
+            source, ListSink(), StreamClusterer(warmup=100), StateDirectory(directory), policy=policy
+        )
+
+    first = service(tmp_path, seed)
+    for turn in range(25):
+        first.run_once()
+        if turn == 10:
+            first.checkpoint()
+    first.partitions.store.close()  # killed: what was learnt since the checkpoint is learnt again
+    second = service(tmp_path, seed + 100)
+    second.run()
+    told = [one for sink in (first.sink, second.sink) for one in sink.values("assignments")]
+    by_id = {}
+    for one in told:
+        assert by_id.setdefault(one["id"], one) == one, "an event was told twice, and differently"
+    assert len(by_id) == 1800
+    new = [one["version"] for one in sorted_as_told(first, second)]
+    assert new == sorted(new)
+
+
+def sorted_as_told(first, second):
+    """What was told, without what a restart told again."""
+    before = first.sink.values("assignments")
+    known = {one["id"] for one in before}
+    after = [one for one in second.sink.values("assignments") if one["id"] not in known]
+    return [one for one in [*before, *after] if one["version"] is not None]
+
+
+def test_partitions_that_were_added_are_no_loss(tmp_path):
+    """Old ones go on; of added ones every record is new, wherever a partition without a position starts."""
+    values, _ = events(200)
+    serve(MemorySource({P: values[:100]}), store=StateDirectory(tmp_path)).partitions.store.close()
+    source = Changed(Extent(0, 200, None, 3), values)
+    source.partitions[("in", 2)] = source.partitions[P]
+    source.script.append(Assigned((("in", 2),)))
+    service = serve(source, store=StateDirectory(tmp_path), policy=Policy(start="latest"))
+    assert service.stats.events == 300
+    assert service.stats.positions == {P: 200, ("in", 2): 200}
+
+
 @pytest.mark.parametrize(
     ("extent", "sentence", "start"),
     [
         (Extent(150, 200), "records 100 to 149 of in-0 were deleted", 150),
         (Extent(0, 50), "truncated", 0),
         (Extent(0, 200, "another"), "deleted and recreated", 0),
-        (Extent(0, 200, None, 3), "has 3 partitions, but had 1", 100),
     ],
 )
 def test_what_is_lost_is_told_with_what_to_do(tmp_path, extent, sentence, start):

@@ -2,11 +2,18 @@
 
 import subprocess
 import sys
+import threading
 
 import pytest
 
-from streamclust_connectors.cli.service_factory import warm_up
+from streamclust import StreamClusterer
+from streamclust_connectors.cli import kernel_warm_up
+from streamclust_connectors.cli.kernel_warm_up import use_once, warm_up
+from streamclust_connectors.service import Service
 from streamclust_connectors.settings import Settings
+from streamclust_connectors.sinks import ListSink
+from streamclust_connectors.sources import MemorySource
+from tests.connectors.cluster import until
 
 SLOW = {"matplotlib", "pandas", "pyarrow", "sklearn", "scipy.optimize", "scipy.spatial", "scipy.stats"}
 
@@ -51,5 +58,55 @@ def test_the_first_event_of_a_stream_loads_nothing_that_only_others_need():
     "family", ["gaussian", "diagonal", "spherical", "multinomial", "bernoulli", "poisson"]
 )
 def test_kernels_are_warmed_up_whatever_the_family(family, recwarn):
-    warm_up(Settings(engine={"family": family}))
+    use_once(Settings(engine={"family": family}), strict=True)
     assert not recwarn.list
+
+
+def test_a_service_is_alive_and_not_ready_while_kernels_compile(monkeypatch, caplog):
+    """In mid-stream it would be neither for minutes, and its group would go on without it."""
+    compiled = threading.Event()
+    monkeypatch.setattr(kernel_warm_up, "use_once", lambda _: compiled.wait(60))
+    monkeypatch.setattr(kernel_warm_up, "PATIENCE_SECONDS", 0.1)
+    service = Service(MemorySource({("in", 0): []}), ListSink(), StreamClusterer())
+    waiting = threading.Thread(target=warm_up, args=(service, Settings()))
+    with caplog.at_level("INFO"):
+        waiting.start()
+        until("the log", lambda: "compiling kernels" in caplog.text)
+        until("a heartbeat", lambda: service.stats.heartbeat_age < 1.0)
+        assert waiting.is_alive()
+        assert service.stats.not_ready == "the kernels are being loaded or compiled"
+        compiled.set()
+        waiting.join(60)
+    assert "the kernels are ready after" in caplog.text
+
+
+STUCK = """
+import sys, time
+from streamclust import StreamClusterer
+from streamclust_connectors.service import Service
+from streamclust_connectors.sinks import ListSink
+from streamclust_connectors.sources import MemorySource
+
+class Stuck(MemorySource):
+    def poll(self, seconds):
+        print("polling", flush=True)
+        until = time.monotonic() + 300
+        while time.monotonic() < until:  # as a client that waits for its broker and heeds no signal
+            time.sleep(0.1)
+
+service = Service(Stuck({("in", 0): []}), ListSink(), StreamClusterer())
+service.stop_on_signals(1.0)
+service.run()
+"""
+
+
+def test_a_service_whose_client_waits_for_ever_ends_all_the_same():
+    """As after a kill: the next start goes on from the last checkpoint."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", STUCK], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "polling\n"
+    process.terminate()
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "stopping took longer than 1 s" in said

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from streamclust.plots import PALETTE
 from streamclust_connectors.http import dashboard
 
 
@@ -83,6 +84,11 @@ def test_what_a_browser_has_is_not_sent_again(client):
 @pytest.mark.parametrize("name", ["nothing.js", "..%2fdashboard.py", "%2e%2e/dashboard.py", "view.py", ""])
 def test_no_other_file_can_be_had(client, name):
     assert client.get(f"/static/{name}").status_code == 404
+
+
+def test_the_page_has_the_colours_of_the_library(client):
+    told = client.get("/static/palette.js").text
+    assert re.findall(r'"(#\w{6})"', told) == list(PALETTE)
 
 
 def test_packing_loses_nothing():

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from streamclust.families import FAMILIES
+from streamclust_connectors.http.detail import copy_detail, features
+from streamclust_connectors.http.past import PastClusters
 from tests.http.conftest import CENTRES, N, objects, points, problem
 from tests.http.test_routes import finite
 
@@ -73,6 +75,38 @@ def test_a_cluster_that_died_has_a_past_and_one_that_never_was_has_none(api):
     assert [change["kind"] for change in found["lifecycle"]] == ["born", "died"]
     assert found["history"] == {"events": [N + 1], "share": [0.25]}
     assert "no cluster 4711" in problem(api.client.get("/v1/clusters/4711"), 404)["detail"]
+
+
+def test_a_cluster_that_died_is_told_as_it_was(start):
+    found = start(half_life=150)
+    rows = points(900)
+    found.client.post("/v1/learn", json=objects(rows)).raise_for_status()
+    lost = found.client.post("/v1/predict", json={"x": 20, "y": 0}).json()["cluster"][0]
+    before = detail(found, lost)
+    assert before["alive"]
+    others = rows[np.abs(rows - CENTRES[1]).sum(axis=1) > 9]
+    for _ in range(20):
+        found.client.post("/v1/learn", json=objects(others)).raise_for_status()
+        if not (after := detail(found, lost))["alive"]:
+            break
+    assert not after["alive"]
+    last = after["last"]
+    assert 900 <= last["at"] < found.service.clusterer.n_seen
+    assert {f["name"]: round(f["mean"]) for f in last["features"]} == {"x": 20, "y": 0}
+    assert last["share"] <= before["share"]
+    assert found.client.get(f"/v1/clusters/{after['lifecycle'][0]['children'][0][0]}").status_code == 200
+
+
+def test_only_so_many_past_clusters_are_remembered(api, monkeypatch):
+    monkeypatch.setattr("streamclust_connectors.http.past.MAX_PAST_CLUSTERS", 2)
+    past, seen = PastClusters(), copy_detail(api.service.clusterer)
+    ids = [cluster.id for cluster in seen.clusters]
+    past.update(seen)
+    past.update(seen._replace(clusters=[]))
+    assert [i for i in ids if past.get(i)] == ids[1:]
+    assert past.get(ids[1])["features"] == features(seen.profiles, ids[1])
+    past.update(seen)  # they are back
+    assert [i for i in ids if past.get(i)] == []
 
 
 def test_before_anything_is_learnt_there_is_no_cluster(start):

@@ -11,7 +11,8 @@ from tests.http.conftest import N, made, until
 GRAFANA = Path(__file__).parents[2] / "docker" / "grafana" / "dashboards" / "streamclust.json"
 UNITS = ("_seconds", "_bytes", "_records")
 PLAIN = {
-    f"streamclust_{name}" for name in ("clusters", "features", "model_version", "ready", "stopped_partitions")
+    f"streamclust_{name}"
+    for name in ("clusters", "features", "model_version", "ready", "stopped_partitions", "waiting_partitions")
 }
 
 
@@ -53,7 +54,7 @@ def test_names_units_and_labels(start):
         else:
             assert name in PLAIN or name.endswith(UNITS)
         labels = {label for sample in family.samples for label in sample.labels}
-        assert labels <= {"topic", "partition", "stage", "kind"}, "nothing is labelled by cluster"
+        assert labels <= {"topic", "partition", "stage", "kind", "le"}, "nothing is labelled by cluster"
     lag = {
         (s.labels["topic"], s.labels["partition"]): s.value for s in found["streamclust_lag_records"].samples
     }

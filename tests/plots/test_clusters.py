@@ -4,7 +4,8 @@ from matplotlib.colors import to_rgb
 
 from streamclust.moments import Moments
 from streamclust.plots import plot_clusters
-from streamclust.plots.drawing import PALETTE, TINTS, colour, on
+from streamclust.plots.drawing import colour, on
+from streamclust.plots.palette import PALETTE
 from streamclust.refit import fit_points
 from tests.streams import clustered
 
@@ -89,8 +90,36 @@ def test_a_single_point_is_drawn_as_one(ax):
     np.testing.assert_allclose(ax.collections[0].get_offsets(), [[1.0, 2.0]])
 
 
+def oklab(rgb):
+    """Oklab's coordinates of sRGB colours [Ottosson 2020]."""
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    cones = [[0.4122214708, 0.5363325363, 0.0514459929], [0.2119034982, 0.6806995451, 0.1073969566]]
+    cones += [[0.0883024619, 0.2817188376, 0.6299787005]]
+    lab = [[0.2104542553, 0.7936177850, -0.0040720468], [1.9779984951, -2.4285922050, 0.4505937099]]
+    lab += [[0.0259040371, 0.7827717662, -0.8086757660]]
+    return np.cbrt(linear @ np.transpose(cones)) @ np.transpose(lab)
+
+
+@pytest.mark.parametrize(("k", "apart"), [(8, 0.15), (16, 0.1), (30, 0.07), (64, 0.045)])
+def test_the_first_colours_are_far_apart_however_many(k, apart):
+    lab = oklab(np.array([to_rgb(c) for c in PALETTE[:k]]))
+    gaps = np.linalg.norm(lab[:, None] - lab, axis=-1)[np.triu_indices(k, 1)]
+    assert gaps.min() > apart
+
+
+def test_colours_stand_out_from_light_and_dark_grounds():
+    def luminance(rgb):
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in rgb]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    dark = luminance(to_rgb("#171b22"))
+    for shade in PALETTE:
+        own = luminance(to_rgb(shade))
+        assert min(1.05 / (own + 0.05), (own + 0.05) / (dark + 0.05)) > 2.45, shade
+
+
 def test_an_id_keeps_its_colour_and_neighbours_differ():
-    shades = [colour(i) for i in range(len(PALETTE) * len(TINTS))]
+    shades = [colour(i) for i in range(len(PALETTE))]
     assert len(set(shades)) == len(shades)
     assert colour(len(shades) + 2) == shades[2]
     assert len({*colour(-1)}) == 1  # grey

@@ -14,7 +14,7 @@ from streamclust.moments import Moments
 from streamclust.refit import bkm_steps, fit_points, point_steps, refit_bkm
 from streamclust.refit.bkm import problem as problem_module
 from streamclust.refit.bkm.boundary_moves import exchange, exchange_changes, nudge
-from streamclust.refit.bkm.fit import scored
+from streamclust.refit.bkm.fit import affordable, scored
 from streamclust.refit.bkm.labelling import Labelling
 from streamclust.refit.bkm.merge_path import coordinates, nearest_seed, settle
 from streamclust.refit.bkm.problem import Problem
@@ -460,3 +460,24 @@ def test_bad_arguments_are_named():
         fit_points("gaussian", x, weight=np.zeros(50))
     with pytest.raises(ValueError, match="the tree has no data"):
         refit_bkm("gaussian", SummaryTree(2))
+
+
+def test_a_refit_of_many_clusters_prices_a_bounded_part_of_the_sample():
+    """A stream whose clusters wander for ever once took a minute a refit, and gigabytes."""
+    rng = np.random.default_rng(0)
+    for n, k, expected in (
+        (20_000, 400, 20_000),
+        (20_000, 500, 16_000),
+        (20_000, 3000, 8192),
+        (500, 400, 500),
+    ):
+        sample = Problem(
+            FAMILIES["diagonal"].informed(rng.normal(size=(50, 1))),
+            Finite(),
+            Moments.rows_of_points(rng.normal(size=(n, 1))),
+        )
+        start = Moments.rows_of_points(rng.normal(size=(k, 1)))
+        rows = affordable(sample, start).rows
+        assert len(rows) == expected
+        assert rows.weight.sum() == expected
+        np.testing.assert_array_equal(rows.mean, affordable(sample, start).rows.mean)

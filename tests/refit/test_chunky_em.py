@@ -445,3 +445,16 @@ def test_hard_data_give_finite_mixtures(kind, leaves):
     if leaves is None:
         assert collapsed.log_density(np.array([[0.5, 0.5]]))[0] > 1.0
         assert any("single points" in note for note in collapsed.notes)
+
+
+@pytest.mark.parametrize("covariance", ["full", "spherical"])
+def test_events_that_stand_for_many_are_no_more_evidence_than_they_are(covariance):
+    """A present of few events that weighs as much as the whole stream once had a component for each leaf."""
+    points = np.random.default_rng(3).uniform(size=(900, 3))
+    tree = SummaryTree(3, {"full": "full", "spherical": "scalar"}[covariance], None, leaf_size=16)
+    tree.insert(points)
+    many = tree.reweighted(np.full(len(tree.leaves()), 1000.0), worth=len(points))
+    dependent = tree.reweighted(np.full(len(tree.leaves()), 1000.0))
+    dependent.n_independent = float(len(points))
+    found = [refit_mixture(tree, covariance=covariance).n_clusters for tree in (tree, many, dependent)]
+    assert found[0] == found[1] == found[2]

@@ -86,6 +86,26 @@ def test_a_constant_feature_with_a_half_life_far_below_the_window():
     learnt(np.full((30_000, 1), 3.0), half_life=50.0)
 
 
+@pytest.mark.parametrize("refit", ["bkm", "dp-means"])
+@pytest.mark.parametrize("trouble", ["constant", "copied", "few", "light"])
+def test_uninformative_clusters_that_are_singular_have_finite_densities(trouble, refit):
+    """The uninformative prior has no posterior for them; they are published where all events are like that."""
+    x = events(2000)
+    weight = np.full(len(x), 1e-6) if trouble == "light" else None
+    if trouble == "constant":
+        x[:, 0] = 1.0
+    elif trouble == "copied":
+        x[:, 1] = -x[:, 0]
+    elif trouble == "few":
+        x = x[:2]
+    model, _ = learnt(x, weight=weight, mixture="uninformative", refit=refit)
+    found = model.assign_many(x[:500])
+    assert np.isfinite(found.novelty).all()
+    assert np.isfinite(found.probability).all()
+    far = x[:1] + np.array([[1e3, -1e3]])
+    assert model.assign_many(far).novelty > found.novelty.max() + 5
+
+
 def test_huge_outliers_leave_covariances_that_can_be_inverted():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(3000, 8))

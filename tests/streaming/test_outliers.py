@@ -79,6 +79,33 @@ def test_a_group_of_five_does_no_harm():
     assert len({model.predict_one({0: float(a), 1: float(b)}) for a, b in CENTRES}) == 5
 
 
+@pytest.mark.parametrize("apart", [0.0, 1.0])
+def test_a_group_of_twelve_is_one_more_cluster(apart):
+    x, label = events()
+    x[500::1000, 0] = 1e9 + apart * np.arange(12)
+    label[500::1000] = 5
+    model = StreamClusterer(background=False)
+    model.learn_many(x)
+    model.settle()
+    assert model.n_clusters == 6
+    found = np.asarray(model.predict_many(x))
+    assert sum(np.bincount(label[found == c]).max() for c in set(found)) > 0.99 * len(x)
+
+
+@pytest.mark.parametrize("refit", ["bkm", "dp-means", "chunky-em"])
+def test_a_wild_value_of_a_constant_feature(refit):
+    """Spherical clusters have one scale for all features."""
+    x, label = events()
+    x = np.column_stack([x, np.full(N, -2.0)])
+    x[N // 2, 2] = 1e9
+    model = StreamClusterer(family="spherical", refit=refit)
+    model.learn_many(x)
+    model.settle()
+    found = np.asarray(model.predict_many(x))
+    assert sum(np.bincount(label[found == c]).max() for c in set(found)) > 0.99 * N
+    assert model.n_clusters == 5 or refit == "chunky-em"  # it takes three features to vary alike
+
+
 def test_units_do_not_matter():
     x, _ = events()
     x[[7, 5000], [0, 1]] = 1e9, -1e12

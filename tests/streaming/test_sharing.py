@@ -154,3 +154,25 @@ def test_where_features_may_not_differ_they_are_refused():
         leader.shards.replace(3, other.shards.export(3))
     with pytest.raises(ValueError, match="both must have the same"):
         other.sharing.follow(leader.sharing.merged_state())
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("kind", ["moving", "wandering"])
+def test_a_leader_follows_streams_that_move(kind):
+    """It has its shards from elsewhere, with watched events but no latest ones in a row; its looks must not fail."""
+    rng, n = np.random.default_rng(0), 8000
+    way = np.clip(np.arange(n) - 4000, 0, None) / 1000
+    if kind == "wandering":
+        way = np.zeros(n)
+        for i, step in enumerate(0.2 * rng.normal(size=n - 1)):
+            way[i + 1] = 0.98 * way[i] + step
+    rows = (rng.normal(size=n) * (kind == "moving") + way + 12.0 * rng.integers(2, size=n))[:, None]
+    leader, member = StreamClusterer(seed=3), StreamClusterer(seed=3)
+    member.sharing.follow(None)
+    for start in range(0, n, 500):
+        member.learn_many(rows[start : start + 500], shard="a")
+        leader.shards.replace("a", member.shards.export("a"))
+        leader.sharing.catch_up()
+        member.sharing.follow(leader.sharing.merged_state())
+    assert leader.n_failed_refits == 0, leader.last_refit_error
+    assert leader.n_clusters == 2

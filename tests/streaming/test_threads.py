@@ -273,6 +273,40 @@ def test_two_models_can_be_merged_with_each_other_at_once():
     assert whole(two)
 
 
+def test_a_callback_may_use_a_model_that_merges_the_one_that_calls_it():
+    called, merging = threading.Event(), threading.Event()
+
+    class Told:
+        """Cannot be copied."""
+
+        lock = threading.Lock()
+
+        def __deepcopy__(self, memo):
+            raise TypeError("not to be copied")
+
+        def use_the_other(self, change):
+            if not called.is_set():
+                called.set()
+                merging.wait(1.0)
+            one.learn_many(events(10))
+
+    one = StreamClusterer(background=False)
+    one.learn_many(events(300))
+    two = StreamClusterer(background=False, on_event=Told().use_the_other)
+
+    def merge():
+        called.wait(PATIENCE)
+        merging.set()
+        one.merge(two)
+
+    together(lambda: two.learn_many(events(3000)), merge)
+    told = len(two.events)
+    one.merge(two)
+    assert len(two.events) == told
+    assert whole(one)
+    assert whole(two)
+
+
 # ---------------------------------------------------------------- fork
 
 FORKING = """

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import socket
+import threading
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,8 +16,6 @@ import typer
 from streamclust_connectors.cli.options import examples, messages, results
 
 if TYPE_CHECKING:
-    import threading
-
     from rich.console import Console, RenderableType
 
     from streamclust.lineage import Change
@@ -33,6 +33,10 @@ SCORED_EVENTS = 2000
 """Number of events per adjusted Rand index."""
 REFRESH_SECONDS = 0.125
 """Time between two refreshes of the screen."""
+DEFAULT_PORT = 8080
+"""Port of the dashboard."""
+TOLD_KERNELS = 10
+"""Number of kernels between two lines of progress where the output is not a terminal."""
 LOCK_TIMEOUT_SECONDS = 30.0
 """Seconds to wait for the service loop."""
 
@@ -40,7 +44,7 @@ LOCK_TIMEOUT_SECONDS = 30.0
 @app.command(
     epilog=examples(
         "streamclust demo",
-        "streamclust demo --serve --port 8080",
+        "streamclust demo --serve --port 9000",
         "streamclust demo --rate 0 --no-http --out pictures",
     )
 )
@@ -52,16 +56,27 @@ def demo(
         typer.Option(min=0.0, help="Events per second; overrides --seconds. 0: as fast as possible."),
     ] = None,
     serve: Annotated[
-        bool, typer.Option("--serve", help="Keep serving the dashboard after the end of the stream.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--serve/--no-serve",
+            help="Keep serving the dashboard after the end of the stream. Default: on a terminal.",
+        ),
+    ] = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="Port of the dashboard; 0 for any free port.")
-    ] = 0,
+        int | None,
+        typer.Option(
+            min=0,
+            max=65_535,
+            help=f"Port of the dashboard; 0 for any free port. Default: {DEFAULT_PORT}, if it is free.",
+        ),
+    ] = None,
     http: Annotated[bool, typer.Option("--http/--no-http", help="Whether to serve the dashboard.")] = True,
     out: Annotated[Path, typer.Option(help="Directory for the plots.")] = Path("demo-output"),
 ) -> None:
     """Cluster a synthetic stream whose clusters move, appear, split, merge and vanish."""
     console = results()
+    serve = console.is_terminal if serve is None else serve
+    step(console, "loading", "the library")
     with messages().status("loading"):
         from streamclust_connectors.cli.demo_stream import DemoStream, PacedSource
         from streamclust_connectors.cli.produce import stop_signal
@@ -70,16 +85,16 @@ def demo(
         stream = PacedSource(lambda: DemoStream(events), pace)
         service = service_of(stream, serve)
         screen = DemoScreen(service, stream, events, console)
-        server = http_server(service, port) if http else None
+        server = http_server(service, free_port() if port is None else port) if http else None
     with ExitStack() as stack:
         if server is not None:  # before kernels are compiled, which takes a minute at the first run
             url = stack.enter_context(server)
             console.print(f"dashboard {url}", soft_wrap=True, markup=False)
-        with messages().status(
-            "compiling kernels (one or two minutes at the first run); the stream starts afterwards"
-        ):
+        with compile_progress(console):
             warm_up()
         over = stack.enter_context(stop_signal())  # not earlier: Ctrl-C must also stop the compiling
+        pace_words = f"{events / pace:.0f} s" if pace < math.inf else "as fast as possible"
+        step(console, "stream", f"{events:,} events, {pace_words}")
         loop = stack.enter_context(ThreadPoolExecutor(1)).submit(service.run)
         stack.callback(service.stop)
         screen.follow(loop, over)
@@ -92,6 +107,51 @@ def demo(
             console.print(f"{serving}until interrupted (Ctrl-C)", soft_wrap=True, markup=False)
             while not (over.wait(REFRESH_SECONDS) or loop.done()):
                 pass
+
+
+def step(console: Console, name: str, what: str) -> None:
+    """Print a step of the demo."""
+    console.print(f"{name:<9} {what}", soft_wrap=True, markup=False)
+
+
+def free_port() -> int:
+    """DEFAULT_PORT if nothing listens there, else 0 for any free port."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", DEFAULT_PORT))
+        except OSError:
+            return 0
+    return DEFAULT_PORT
+
+
+@contextmanager
+def compile_progress(console: Console) -> Iterator[None]:
+    """Print how many kernels are compiled; on a terminal the library writes a line of its own."""
+    from streamclust.warm import compiled
+
+    over, start = threading.Event(), compiled()[0]
+    step(console, "compiling", "kernels, once per machine: a minute or two at the first run, else seconds")
+
+    def watch() -> None:
+        told = start
+        while not over.wait(REFRESH_SECONDS):
+            done, total = compiled()
+            if done >= told + TOLD_KERNELS:
+                told = done
+                step(console, "", f"{done} of {total}")
+
+    thread = threading.Thread(target=watch, daemon=True)
+    if not console.is_terminal:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if thread.ident is not None:
+            thread.join()
+    done, total = compiled()
+    step(console, "compiled", f"{done} of {total} kernels are ready")
 
 
 def warm_up() -> None:

@@ -46,6 +46,7 @@ EXIT_CODES = {
     "BadData": ExitCode.BAD_DATA,
     "CheckpointError": ExitCode.BAD_DATA,
     "DataLoss": ExitCode.DATA_LOSS,
+    "MissingCodec": ExitCode.USAGE,
     "UnfitTopic": ExitCode.USAGE,
     "Transient": ExitCode.UNREACHABLE,
     "Fenced": ExitCode.FENCED,

@@ -10,8 +10,10 @@ from typing import Any
 
 STANDARD_ATTRIBUTES = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 """Attributes of every log record; all others were passed as `extra`."""
-VERBOSE_LIBRARIES = ("kafka", "numba", "matplotlib")
+VERBOSE_LIBRARIES = ("numba", "matplotlib")
 """Libraries whose debug messages quote payloads."""
+CLIENT_LIBRARIES = ("kafka", "librdkafka")
+"""Kafka clients, which log dozens of lines for each lost connection; the service logs what matters of that."""
 MAX_MESSAGE_CHARACTERS = 2000
 """Longer messages are cut."""
 
@@ -59,4 +61,7 @@ def set_up_logging(level: str, form: str) -> None:
     root.setLevel(level.upper())
     for name in VERBOSE_LIBRARIES:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+    for name in CLIENT_LIBRARIES:
+        debugging = root.level <= logging.DEBUG
+        logging.getLogger(name).setLevel(logging.WARNING if debugging else logging.CRITICAL + 1)
     logging.captureWarnings(True)

@@ -39,6 +39,8 @@ Kind = Annotated[
 ]
 State = Annotated[Path | None, typer.Option("--state", help="Directory of checkpoints.")]
 LogLevel = Annotated[str | None, typer.Option(help="debug, info, warning or error.")]
+STOP_SECONDS = 9.5
+"""Time after SIGTERM at which the process ends even if it could not stop in good order."""
 MONITOR_SECONDS = 2.0
 """Time between two updates of the health file."""
 
@@ -147,13 +149,13 @@ def run_service(settings: Settings) -> None:
 
 def run_with_monitor(settings: Settings) -> None:
     """Run a service, and a thread that writes its health file and logs its progress."""
-    from streamclust_connectors.cli.service_factory import create_service, warm_up
+    from streamclust_connectors.cli.kernel_warm_up import warm_up
+    from streamclust_connectors.cli.service_factory import create_service
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(ExitCode.OK))  # nothing to save yet
     service = create_service(settings)
-    service.stop_on_signals()
-    if settings.source_kind == "kafka":
-        threading.Thread(target=warm_up, args=(settings,), daemon=True).start()
+    # Events sent by HTTP are nowhere else: their last checkpoint is waited for.
+    service.stop_on_signals(STOP_SECONDS if settings.source_kind == "kafka" else None)
     gc.freeze()  # imported objects are permanent: the collector skips them from now on
     log.info("started", extra={"source": settings.source_kind, "output": settings.output_kind})
     over = threading.Event()
@@ -161,6 +163,8 @@ def run_with_monitor(settings: Settings) -> None:
     monitor.start()
     try:
         with http_server(service, settings):
+            if settings.source_kind == "kafka":
+                warm_up(service, settings)
             service.run()
     finally:
         over.set()

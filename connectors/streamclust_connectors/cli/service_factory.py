@@ -89,9 +89,10 @@ def member_name(settings: Settings) -> str:
 def policy(settings: Settings) -> Policy:
     """Intervals and error handling of the loop."""
     from streamclust_connectors.service import Policy
+    from streamclust_connectors.service.outputs import AssignmentForm
 
-    checkpoint = settings.checkpoint
-    bundle = settings.output.assignments_per_message if settings.output_kind == "kafka" else 1
+    checkpoint, output = settings.checkpoint, settings.output
+    bundle = output.assignments_per_message if settings.output_kind == "kafka" else 1
     return Policy(
         checkpoint_every=checkpoint.every_seconds,
         checkpoint_events=checkpoint.every_events,
@@ -99,8 +100,7 @@ def policy(settings: Settings) -> Policy:
         snapshot_method=settings.snapshot.method,
         start=settings.kafka.start,
         on_data_loss=settings.on_data_loss,
-        assignments_per_message=bundle,
-        component=settings.output.component,
+        form=AssignmentForm(bundle, output.component, output.copy_headers, output.copy_timestamp),
     )
 
 
@@ -113,15 +113,6 @@ def learner(settings: Settings) -> StreamModel:
     from streamclust.streaming import StreamClusterer
 
     return StreamClusterer(**settings.engine.model_dump())
-
-
-def warm_up(settings: Settings) -> None:
-    """Load the compiled kernels, in a thread while the client connects to its broker."""
-    import numpy as np
-
-    model = learner(settings)
-    model.learn_many(np.eye(2))  # valid for every family
-    model.assign_many(np.eye(2))
 
 
 def decoder(settings: Settings) -> Decoder:
@@ -192,7 +183,7 @@ def kafka_source(settings: Settings) -> KafkaSource | ConfluentSource:
     if settings.state == "kafka":
         defaults["max_poll_interval_ms"] = max(GROUP_MAX_POLL_INTERVAL_MS, kafka.session_timeout_ms)
     topics = [] if kafka.topic is None else [kafka.topic]
-    if kafka.client == "kafka-python":
+    if kafka.library == "kafka-python":
         from kafka import KafkaConsumer
 
         from streamclust_connectors.kafka import KafkaSource
@@ -206,7 +197,9 @@ def kafka_source(settings: Settings) -> KafkaSource | ConfluentSource:
     try:
         found.check_options()
     except ValueError as error:
-        raise ConfigError(f"kafka: {error}") from None
+        raise ConfigError(
+            f"kafka: {error} (the client is confluent-kafka; options of kafka-python need kafka.client = kafka-python)"
+        ) from None
     return found
 
 
@@ -224,7 +217,7 @@ def sink(settings: Settings, origin: Source, store: StateDirectory | None) -> Si
     member: Any = origin if settings.source_kind == "kafka" else kafka_source(settings)
     topics.setdefault("dead-letters", "")
     options: dict[str, Any] = {}  # librdkafka's producer takes them from the source
-    if settings.kafka.client == "kafka-python":
+    if settings.kafka.library == "kafka-python":
         from kafka import KafkaProducer
 
         options |= client_options(settings, KafkaProducer)
@@ -251,6 +244,20 @@ def transactional_id(settings: Settings, store: StateDirectory | None) -> str | 
     return f"{kafka.group_id}.{kafka.topic}.{name}"
 
 
+def with_token_provider(options: dict[str, Any]) -> dict[str, Any]:
+    """Options for kafka-python: a provider of tokens instead of the settings of OAUTHBEARER."""
+    if "sasl_oauth_token_url" not in options:
+        return options
+    from streamclust_connectors.kafka.oauth import ClientCredentials
+
+    names = ("sasl_oauth_token_url", "sasl_oauth_client_id", "sasl_oauth_client_secret", "sasl_oauth_scope")
+    url, id, secret, scope = (options.get(name) for name in names)
+    provider = ClientCredentials(str(url), str(id), str(secret), scope)
+    return {name: value for name, value in options.items() if name not in names} | {
+        "sasl_oauth_token_provider": provider
+    }
+
+
 def client_options(settings: Settings, kind: type[KafkaConsumer | KafkaProducer]) -> dict[str, Any]:
     """Options for a kafka-python client; unknown options are refused.
 
@@ -258,8 +265,8 @@ def client_options(settings: Settings, kind: type[KafkaConsumer | KafkaProducer]
     """
     from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
-    given = settings.kafka.shared
-    if settings.kafka.client == "confluent":
+    given = with_token_provider(settings.kafka.shared)
+    if settings.kafka.library == "confluent":
         given = {name: value for name, value in given.items() if name not in settings.kafka.options}
     known = {
         name for each in (KafkaAdminClient, KafkaConsumer, KafkaProducer) for name in each.DEFAULT_CONFIG

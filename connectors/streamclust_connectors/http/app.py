@@ -112,10 +112,7 @@ def add_health(app: FastAPI, backend: Backend, settings: Settings) -> None:
         stats = backend.service.stats
         group = backend.service.group
         if not stats.ready:
-            why = "the service is starting or stopping"
-            if group is not None and stats.positions and not group.ready:
-                why = "the group has no model yet"
-            raise HttpProblem(503, why, {"Retry-After": "1"})
+            raise HttpProblem(503, stats.not_ready, {"Retry-After": "1"})
         limit = settings.group.max_staleness_seconds
         if group is not None and (age := group.staleness or 0.0) > limit:
             raise HttpProblem(

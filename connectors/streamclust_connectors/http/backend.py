@@ -23,6 +23,7 @@ from streamclust.summaries import Moments
 from streamclust_connectors.http import bodies, detail
 from streamclust_connectors.http.cached_value import LOCK_TIMEOUT_SECONDS, CachedValue
 from streamclust_connectors.http.history import Journal, Sample, SampleHistory
+from streamclust_connectors.http.past import PastClusters
 from streamclust_connectors.http.problems import HttpProblem
 from streamclust_connectors.http.view import PlaneView, UnknownFeature, view
 from streamclust_connectors.service import Service
@@ -34,6 +35,8 @@ MAX_FAILED_REFITS = 3
 """Number of failed refits in a row after which the service is not ready."""
 VIEW_CACHE_SECONDS = 1.9
 """Minimal cache time of the two most expensive values: the view, and the details of clusters."""
+REMEMBER_SECONDS = 4.0
+"""Seconds between two copies of the clusters' details, from which those that die are described."""
 NOVELTY_EVENTS = 256
 """Number of latest events over which the novelty of a sample is averaged."""
 
@@ -74,7 +77,8 @@ class Backend:
         self.service, self.source, self.limits = service, source, limits or HttpSection()
         self.vector = vector
         """Path of the vector in an event of a request; None if the event itself is an object of numbers."""
-        self.history, self.journal = SampleHistory(), Journal()
+        self.history, self.journal, self.past = SampleHistory(), Journal(), PastClusters()
+        self._remembered_at = now()
         self._model_copy = CachedValue(service.lock, self._copy_model, key=self._cache_key)
         self._view_data = CachedValue(
             service.lock,
@@ -105,6 +109,7 @@ class Backend:
         return {
             "version": __version__,
             "ready": stats.ready,
+            "not_ready": stats.not_ready,
             "uptime_seconds": self._now() - self._began,
             "events": clusterer.n_seen,
             "effective_events": None if copied is None else copied.effective_events,
@@ -121,6 +126,8 @@ class Backend:
             "features": [str(name) for name in clusterer.feature_names],
             "family": clusterer.family,
             "source": self.source,
+            "vector": self.vector,
+            "waiting": {f"{topic}-{number}": why for (topic, number), why in dict(stats.waiting).items()},
             "stopped": {f"{topic}-{number}": why for (topic, number), why in dict(stats.stopped).items()},
             "group": self.group(),
         }
@@ -170,6 +177,9 @@ class Backend:
             with np.errstate(all="ignore"):
                 novelty = copied.model.novelty(copied.latest)
                 mean, high = finite(novelty.mean()), finite(np.quantile(novelty, 0.95))
+        if new_events and self._now() - self._remembered_at >= REMEMBER_SECONDS:
+            self._remembered_at = self._now()
+            self.past.update(self._detail())
         lag = dict(stats.lag)
         self.history.add(
             Sample(
@@ -209,6 +219,7 @@ class Backend:
     def cluster(self, number: int) -> dict[str, Any]:
         """Details of a cluster; of one that no longer exists, its share over time and its lifecycle."""
         seen = self._detail()
+        self.past.update(seen)
         self._model_copy()  # updates the journal
         lifecycle = detail.concerning(self.journal.after(0), number)
         found = next((cluster for cluster in seen.clusters if cluster.id == number), None)
@@ -218,7 +229,9 @@ class Backend:
                     404, f"there is no cluster {number}, now or recently; see /v1/clusters and /v1/events"
                 )
             past = detail.shares(seen.steps, number, None)
-            return {"id": number, "alive": False, "history": past, "lifecycle": lifecycle}
+            return {
+                "id": number, "alive": False, "history": past, "lifecycle": lifecycle, "last": self.past.get(number),
+            }  # fmt: skip
         before = self.history.shares_before(self._now())
         return cluster_json(found, seen.events, before) | {
             "alive": True,
@@ -336,6 +349,7 @@ def cluster_json(cluster: Cluster, events: int, before: dict[int, float]) -> dic
         "id": cluster.id,
         "weight": cluster.weight,
         "share": cluster.share,
+        "words": cluster.words(),
         "mean": {str(name): value for name, value in cluster.mean.items()},
         "covariance": None if cluster.covariance is None else np.asarray(cluster.covariance).tolist(),
         "born": cluster.born,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 from fastapi import APIRouter, HTTPException, Request, Response
+
+from streamclust.plots import PALETTE
 
 HERE = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -39,16 +42,19 @@ class Asset:
 
 @cache
 def assets() -> dict[str, Asset]:
-    """All files of the page by name, read and compressed at the first request."""
-    return {path.name: read(path) for path in (*HERE.iterdir(), plotly_script()) if path.suffix in TYPES}
+    """All files of the page by name, read and compressed at the first request; the colours are the library's."""
+    files = {
+        path.name: path.read_bytes() for path in (*HERE.iterdir(), plotly_script()) if path.suffix in TYPES
+    }
+    files["palette.js"] = f"export const PALETTE = {json.dumps(PALETTE)};\n".encode()
+    return {name: packed(content, Path(name).suffix) for name, content in files.items()}
 
 
-def read(path: Path) -> Asset:
-    """Read and compress a file."""
-    content = path.read_bytes()
+def packed(content: bytes, suffix: str) -> Asset:
+    """Compress a file and take its tag."""
     tag = hashlib.sha256(content).hexdigest()[:20]
-    packed = gzip.compress(content, 6, mtime=0)
-    return Asset(content, packed, f"{TYPES[path.suffix]}; charset=utf-8", f'"{tag}"')
+    small = gzip.compress(content, 6, mtime=0)
+    return Asset(content, small, f"{TYPES[suffix]}; charset=utf-8", f'"{tag}"')
 
 
 def plotly_script() -> Path:

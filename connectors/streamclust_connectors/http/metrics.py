@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from streamclust.streaming import StreamClusterer
 from streamclust_connectors.http.backend import Backend, memory
 from streamclust_connectors.interfaces import Group, StreamModel
+from streamclust_connectors.service.latency import BOUNDS
 
 PREFIX = "streamclust_"
 COUNTERS = {
@@ -63,11 +64,18 @@ class ServiceCollector(Collector):
             stages.add_metric([stage], seconds)
         yield stages
         lag = GaugeMetricFamily(
-            PREFIX + "lag_records", "Records still to be read.", labels=["topic", "partition"]
+            PREFIX + "lag_records", "Records not learnt yet.", labels=["topic", "partition"]
         )
         for (topic, number), behind in dict(stats.lag).items():
             lag.add_metric([topic, str(number)], behind)
         yield lag
+        latency, bounds = stats.latency, [*map(str, BOUNDS), "+Inf"]
+        yield HistogramMetricFamily(
+            PREFIX + "latency_seconds",
+            "Time from the timestamp of a record to its outputs.",
+            buckets=list(zip(bounds, latency.cumulative, strict=True)),
+            sum_value=latency.total,
+        )
         if backend.service.group is not None:
             yield from group_gauges(backend.service.group)
         for name, (meaning, value) in self._gauges().items():
@@ -94,7 +102,8 @@ class ServiceCollector(Collector):
             "features": ("Number of known input features.", len(learner.feature_names)),
             "model_version": ("Version of the published model.", 0 if model is None else model.version),
             "memory_bytes": ("Resident memory of the process.", memory()),
-            "ready": ("Whether state is loaded and partitions are assigned.", stats.ready),
+            "ready": ("Whether every assigned partition is read, and there is a model.", stats.ready),
+            "waiting_partitions": ("Assigned partitions that are not read yet.", len(stats.waiting)),
             "stopped_partitions": ("Assigned partitions that are not read.", len(stats.stopped)),
             "heartbeat_age_seconds": ("Seconds since the last iteration of the loop.", stats.heartbeat_age),
             "checkpoint_age_seconds": (

@@ -44,6 +44,8 @@ class Status(BaseModel):
 
     version: str
     ready: bool
+    not_ready: str
+    """Reason why it is not ready; empty if it is."""
     uptime_seconds: float
     events: int
     """Number of events learnt, including those before the last restart."""
@@ -55,7 +57,7 @@ class Status(BaseModel):
     failed_refits: int
     """Number of failed refits, after which the last good model was kept."""
     lag: dict[str, int]
-    """Records not read yet, by topic and partition."""
+    """Records not learnt yet, by topic and partition, where known."""
     lag_total: int | None
     memory_bytes: int
     model_version: int | None
@@ -64,6 +66,10 @@ class Status(BaseModel):
     features: list[str]
     family: str
     source: str
+    vector: str | None
+    """Path of the vector in an event of a request; null if an event is an object of numbers."""
+    waiting: dict[str, str]
+    """Assigned partitions that are not read yet, and why the last attempt failed; empty text before the first."""
     stopped: dict[str, str]
     """Assigned partitions that are not read, and why."""
     group: GroupStatus | None
@@ -86,6 +92,8 @@ class ClusterSummary(BaseModel):
     id: int
     weight: float
     share: float
+    words: str
+    """The features that set it apart from all events, in words."""
     mean: dict[str, float]
     covariance: list[list[float]] | list[float] | float | None
     """A matrix, its diagonal or a number, depending on the family."""
@@ -171,6 +179,19 @@ class ClusterDetail(ClusterSummary):
     """Some of its latest events, the newest first."""
 
 
+class LastSeen(BaseModel):
+    """A cluster as it was shortly before it ended."""
+
+    at: int
+    """Number of events learnt when it was last seen."""
+    weight: float
+    share: float
+    words: str
+    features: list[ClusterFeature]
+    """Its most distinctive features, in order."""
+    recent: list[RecentEvent]
+
+
 class PastCluster(BaseModel):
     """A cluster that no longer exists."""
 
@@ -178,6 +199,8 @@ class PastCluster(BaseModel):
     alive: Literal[False]
     history: ShareHistory
     lifecycle: list[Event]
+    last: LastSeen | None
+    """Null if it lived only for seconds, or ended before the service was started."""
 
 
 class ServiceHistory(BaseModel):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,8 @@ import msgspec
 from streamclust.checkpoint import MERGED, State
 from streamclust.lineage import Change
 from streamclust.streaming import StreamClusterer
-from streamclust_connectors.interfaces import MemberStatus, Partition, StreamModel, Transient
+from streamclust_connectors.incidents import Incident
+from streamclust_connectors.interfaces import MemberStatus, Partition, StreamModel, Transient, UnfitTopic
 from streamclust_connectors.kafka.sink import KafkaSink
 from streamclust_connectors.kafka.state_log import OpenTransaction, StateLog
 from streamclust_connectors.kafka.state_records import StoredState, packed, parts
@@ -36,6 +37,8 @@ FOLLOW_SECONDS = 0.2
 """Time limit of a poll for new records."""
 GONE_AFTER_INTERVALS = 3.0
 """Number of model intervals without a status after which a member is considered gone."""
+GROW_SECONDS = 10.0
+"""Time between two attempts to add partitions to the topic of states."""
 RETRY_SECONDS = 1.0
 """Time to wait after a Transient error of the thread."""
 
@@ -121,13 +124,20 @@ class GroupModel:
         self.options, self._fresh = dict(options), fresh
         self.members: dict[str, MemberStatus] = {}
         """Latest status of each member, by name."""
-        self.leads = False
+        self.leads = self._may_publish = False
         self.checked_at = 0.0
         """Time at which the leader last found all summaries in the model; seconds since 1970."""
         self.bytes_sent = 0
         self._latest: State | None = None
         self._sequence = 0
-        self._followed: tuple[StreamModel, int | None] | None = None
+        self._followed: tuple[StreamModel, int] | None = None
+        """The learner that follows, and the number of the publication that it follows."""
+        self._n_partitions = 0
+        """Number of partitions of the input, as far as positions tell."""
+        self._n_prepared = 0
+        """Number of partitions that the topic of states had when it was last prepared."""
+        self._growing = Incident(log, "the topic of states cannot grow")
+        self._trouble = Incident(log, "the group's model cannot be read now")
         self._publication: Publication | None = None
         self._shown: tuple[int, StreamClusterer] | None = None
         self._error: Exception | None = None
@@ -144,12 +154,12 @@ class GroupModel:
             self._thread.start()
         if self._error is not None:
             raise self._error
-        latest = self._latest
-        version = version_of(latest)
-        if self._followed is None or self._followed[0] is not learner or self._followed[1] != version:
+        with self._lock:
+            latest, sequence = self._latest, self._sequence
+        if self._followed is None or self._followed[0] is not learner or self._followed[1] != sequence:
             assert isinstance(learner, StreamClusterer)
             learner.sharing.follow(latest)
-            self._followed = learner, version
+            self._followed = learner, sequence
 
     @property
     def ready(self) -> bool:
@@ -160,6 +170,14 @@ class GroupModel:
     def version(self) -> int | None:
         """Version of the latest model."""
         return version_of(self._latest)
+
+    @property
+    def revision(self) -> int | None:
+        """Number of the publication that the learner follows: a version is published again after clusters have moved.
+
+        Assignments of the same version and revision are those of the same model, whoever made them.
+        """
+        return None if self._followed is None or self._latest is None else self._followed[1]
 
     @property
     def n_seen(self) -> int:
@@ -182,9 +200,15 @@ class GroupModel:
                 self._shown = sequence, StreamClusterer.from_state(latest)
             return self._shown[1]
 
-    def update_leadership(self, positions: Mapping[Partition, int]) -> None:
-        """Become the leader if the first partition is assigned here, else a follower."""
-        leads = (self.topic, FIRST_PARTITION) in positions
+    def update_leadership(self, positions: Collection[Partition], waiting: Collection[Partition]) -> None:
+        """Become the leader if the first partition is assigned here, else a follower.
+
+        While it waits to be read nothing is published: the broker checks the leadership by its offset.
+        """
+        first = (self.topic, FIRST_PARTITION)
+        self._may_publish = first in positions
+        leads = self._may_publish or (self.leads and first in waiting)
+        self._n_partitions = max([self._n_partitions, *(number + 1 for _, number in positions)])
         if leads != self.leads:
             log.info("this process is now %s of the group", "the leader" if leads else "a follower")
             self.leads = leads
@@ -198,6 +222,8 @@ class GroupModel:
 
     def publish(self) -> tuple[Change, ...]:
         """Send a new model, if any, in the sink's open transaction; returns its lifecycle events, to emit with it."""
+        if not self._may_publish:
+            return ()
         with self._lock:
             publication, self._publication = self._publication, None
         if publication is None:
@@ -239,7 +265,7 @@ class GroupModel:
             try:
                 self._follow_and_lead(model, states)
             except Transient as error:
-                log.warning("the group's model cannot be read now: %s", error)
+                self._trouble.note(error)
                 if (
                     isinstance(error, OpenTransaction) and self.leads
                 ):  # probably of the last leader, which has died
@@ -255,17 +281,24 @@ class GroupModel:
                 states.close()
 
     def _follow_and_lead(self, model: StateLog, states: StateLog) -> None:
-        n_partitions = prepare(self.topic, self.options)
+        n_partitions = self._prepare()
         for stored in model.newest(0, MODEL).values():
             self._apply(stored)
         leader: Leader | None = None
-        due = 0.0
+        due = grow_due = 0.0
         while not self._stopping.is_set():
             for _, stored in model.follow(FOLLOW_SECONDS):
                 self._apply(stored)
+            self._trouble.end()
             if not self.leads:
                 leader = None
                 continue
+            if self._n_partitions > n_partitions and time.monotonic() >= grow_due:  # partitions were added
+                grow_due = time.monotonic() + GROW_SECONDS
+                known, n_partitions = n_partitions, self._prepare()
+                if n_partitions > known:
+                    states.close()  # a new client knows the new partitions
+                    self._restart_leader.set()
             if leader is None or self._restart_leader.is_set():
                 self._restart_leader.clear()
                 for stored in model.newest(0, MODEL).values():  # published by the last leader
@@ -275,6 +308,19 @@ class GroupModel:
             if time.monotonic() >= due and leader.sequence <= self._sequence:
                 due = time.monotonic() + (self.every if self._latest is not None else 0.0)
                 self._offer(leader)
+
+    def _prepare(self) -> int:
+        """Create missing topics; returns the number of partitions whose states can be written."""
+        try:
+            self._n_prepared = prepare(self.topic, self.options)
+        except UnfitTopic as error:
+            if not self._n_prepared:
+                raise  # at the start
+            self._growing.note(error)
+        else:
+            self._growing.end()
+        self._n_partitions = max(self._n_partitions, self._n_prepared)
+        return self._n_prepared
 
     def _new_leader(self, n_partitions: int, states: StateLog) -> Leader:
         """A leader that continues the lineage of the latest model."""
@@ -317,6 +363,8 @@ class GroupModel:
             log.debug("%s cannot be read: %s", stored.name, error)
             return
         self.members = {**self.members, status.member: status}
+        numbers = [int(name.rpartition("-")[2]) + 1 for name in status.positions]
+        self._n_partitions = max([self._n_partitions, *numbers])
         self.checked_at = max(self.checked_at, status.checked_at)
 
 

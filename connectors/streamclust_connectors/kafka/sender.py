@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -9,7 +10,7 @@ from typing import Any
 
 from kafka import KafkaProducer, errors
 
-from streamclust_connectors.interfaces import Output, Partition
+from streamclust_connectors.interfaces import Output, Partition, Transient
 from streamclust_connectors.kafka.client_protocols import BROKER_TIMEOUT_SECONDS, MessageTooLarge, within
 from streamclust_connectors.kafka.conversions import offsets
 from streamclust_connectors.kafka.error_translation import translated_errors
@@ -20,6 +21,8 @@ PRODUCER: dict[str, Any] = {
     "max_block_ms": 15_000,  # the service cannot be stopped meanwhile
     "reconnect_backoff_max_ms": 1000,
 }
+SPLIT_WAIT_SECONDS = 0.05
+"""Time between two attempts to flush while a batch is being split."""
 TOO_LARGE = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError)
 
 
@@ -48,8 +51,12 @@ class KafkaSender:
         """Queue messages."""
         send, sent = self.producer.send, self._sent
         with self._translated_errors():
-            for value, key, headers, _ in outputs:
-                sent.append(send(topic, value, key, list(headers), partition))
+            if partition is not None and partition not in self.producer.partitions_for(topic):
+                raise Transient(
+                    f"topic {topic} has no partition {partition} yet, as far as this client knows"
+                )
+            for value, key, headers, _, timestamp in outputs:
+                sent.append(send(topic, value, key, list(headers), partition, timestamp))
 
     @property
     def in_flight(self) -> int:
@@ -63,13 +70,27 @@ class KafkaSender:
         if not self._sent:
             return
         with self._translated_errors():
-            self.producer.flush(timeout=BROKER_TIMEOUT_SECONDS)
+            self._wait_for_all(time.monotonic() + BROKER_TIMEOUT_SECONDS)
             for future in self._sent:
                 if not future.succeeded():
                     raise future.exception or errors.KafkaTimeoutError(
                         "a message was not acknowledged in time"
                     )
         self._sent.clear()
+
+    def _wait_for_all(self, deadline: float) -> None:
+        """Flush; again if the client has split a batch that was too large, whose parts are still on their way.
+
+        kafka-python then stops waiting, with an UnknownError ("Future not done").
+        """
+        while True:
+            try:
+                self.producer.flush(timeout=max(0.1, deadline - time.monotonic()))
+                return
+            except errors.UnknownError:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(SPLIT_WAIT_SECONDS)
 
     def begin(self) -> None:
         """Begin a transaction."""

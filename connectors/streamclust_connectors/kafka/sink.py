@@ -52,6 +52,8 @@ class KafkaSink:
         self._refused = False
         """Whether the broker has refused a message because of its size."""
         self._sender: Sender | None = None
+        self._connecting = threading.Lock()
+        """Held while the producer connects: `committed` may be called by another thread."""
         self._open = False
         """Whether a transaction is open."""
         self._fenced_at: float | None = None
@@ -62,9 +64,10 @@ class KafkaSink:
     @property
     def sender(self) -> Sender:
         """The producer, connected when first used; connecting aborts a transaction that a predecessor left open."""
-        if self._sender is None:
-            self._sender = self.source.sender(self.transactional_id, self.options)
-        return self._sender
+        with self._connecting:
+            if self._sender is None:
+                self._sender = self.source.sender(self.transactional_id, self.options)
+            return self._sender
 
     def wants(self, channel: Channel) -> bool:
         """Whether a channel has a topic."""

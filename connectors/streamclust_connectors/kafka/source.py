@@ -7,20 +7,24 @@ and queues the rebalance; the service loop, which polls, does the rest.
 from __future__ import annotations
 
 import logging
+import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer, errors
+from kafka import ConsumerRebalanceListener, KafkaConsumer, errors
 from kafka import TopicPartition as KafkaPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.structs import ConsumerGroupMetadata, MemberState
 
 from streamclust_connectors.interfaces import Assigned, Batch, Extent, Partition, Revoked, Transient
-from streamclust_connectors.kafka.client_protocols import BROKER_TIMEOUT_SECONDS, COMMITTED_TIMEOUT_SECONDS
+from streamclust_connectors.kafka.client_protocols import Connection
 from streamclust_connectors.kafka.conversions import offsets, plain
+from streamclust_connectors.kafka.diagnosis import explained_failure
 from streamclust_connectors.kafka.error_translation import translated_errors
+from streamclust_connectors.kafka.inquiries import Inquiries
+from streamclust_connectors.kafka.progress_watch import ProgressWatch
 from streamclust_connectors.kafka.sender import KafkaSender
 
 CONSUMER: dict[str, Any] = {
@@ -31,7 +35,8 @@ CONSUMER: dict[str, Any] = {
     "isolation_level": "read_committed",
     "allow_auto_create_topics": False,  # a misspelt name must not create a topic
     "reconnect_backoff_max_ms": 1000,
-    "bootstrap_timeout_ms": 10_000,  # the service cannot be stopped meanwhile
+    "bootstrap_timeout_ms": 10_000,
+    "metadata_max_age_ms": 60_000,  # new partitions are found that soon
 }
 
 log = logging.getLogger(__name__)
@@ -63,6 +68,7 @@ class KafkaSource:
     """
 
     finished = False
+    remote = True
 
     def __init__(
         self,
@@ -80,6 +86,11 @@ class KafkaSource:
             | options
         )
         self._consumer: KafkaConsumer | None = None
+        self._connection = Connection(
+            self._connect, lambda client: client.close(autocommit=False, timeout_ms=500)
+        )
+        self._inquiries = Inquiries(self.options)
+        self._watch = ProgressWatch(Inquiries(self.options | {"bootstrap_timeout_ms": 3000}))
         self._rebalances: deque[Assigned | Revoked] = deque()
         self._unsought: set[KafkaPartition] = set()
         """Assigned partitions that are paused until `seek`."""
@@ -94,18 +105,29 @@ class KafkaSource:
     def consumer(self) -> KafkaConsumer:
         """The client, connected when first needed."""
         if self._consumer is None:
-            with translated_errors():
-                consumer = KafkaConsumer(**self.options)
+            self._join(self._connect())
+        assert self._consumer is not None
+        return self._consumer
+
+    @property
+    def connecting(self) -> bool:
+        """Whether `poll` returned nothing because there is no connection yet."""
+        return self._connection.under_way
+
+    def _connect(self) -> KafkaConsumer:
+        with explained_failure(self.options), translated_errors():
+            consumer = KafkaConsumer(**self.options)
             # Load metadata first: a group leader without it assigns no partitions, and a static member keeps that.
             missing = [topic for topic in self.topics if not consumer.partitions_for_topic(topic)]
-            if missing:
-                consumer.close()
-                raise Transient(
-                    f"there is no topic {', '.join(missing)} at {self.options['bootstrap_servers']}"
-                )
-            consumer.subscribe(self.topics, listener=Listener(self))
-            self._consumer = consumer
-        return self._consumer
+        if missing:
+            consumer.close()
+            raise Transient(f"there is no topic {', '.join(missing)} at {self.options['bootstrap_servers']}")
+        return consumer
+
+    def _join(self, consumer: KafkaConsumer) -> None:
+        """Use a connected client: join the group."""
+        self._consumer = consumer
+        consumer.subscribe(self.topics, listener=Listener(self, consumer))
 
     def _is_member(self) -> bool:
         """Whether this consumer is a member of the group, as far as the client knows."""
@@ -113,13 +135,66 @@ class KafkaSource:
 
     def poll(self, seconds: float) -> Sequence[Assigned | Revoked | Batch]:
         """Rebalances, then records; partitions that were not sought yet deliver none."""
+        if self._consumer is None:
+            connected = self._connection.wait(seconds)
+            if connected is None:
+                return []
+            self._join(connected)
         consumer = self.consumer
+        self._replace_if_stalled()
         self._rejoin_if_needed(consumer)
+        before = self._next()
         with translated_errors():
-            found = {} if self._rebalances else consumer.poll(timeout_ms=int(seconds * 1000))
+            try:
+                found = {} if self._rebalances else consumer.poll(timeout_ms=int(seconds * 1000))
+            except errors.KafkaError:
+                self._go_back(before)
+                raise
         rebalances = [self._rebalances.popleft() for _ in range(len(self._rebalances))] + self._reassigned()
         kept = [Batch(plain(name), records) for name, records in found.items() if name not in self._unsought]
         return [*rebalances, *kept]
+
+    def _go_back(self, positions: Mapping[Partition, int]) -> None:
+        """Deliver again from these offsets: after an error the client may have skipped records."""
+        for partition, at in positions.items():
+            with suppress(errors.KafkaError, AssertionError):  # revoked at this moment
+                name = KafkaPartition(*partition)
+                if name in self.consumer.assignment() - self._unsought:
+                    self.consumer.seek(name, at)
+
+    def _replace_if_stalled(self) -> None:
+        """Replace a consumer that delivers nothing of a partition that has records: a new one joins the group."""
+        self._watch.update({} if self._paused else self._next())
+        if stalled := self._watch.stalled:
+            (topic, number), why = next(iter(stalled.items()))
+            self._replace_consumer()
+            raise Transient(f"the consumer is replaced: of {topic}-{number} {why}")
+
+    def _next(self) -> dict[Partition, int]:
+        """Next offset to deliver of each sought partition."""
+        consumer, found = self._consumer, dict[Partition, int]()
+        if consumer is not None:
+            for name in consumer.assignment() - self._unsought:
+                with suppress(errors.KafkaError, KeyError, AttributeError):  # revoked at this moment
+                    at = consumer.position(name, timeout_ms=0)
+                    if at is not None:
+                        found[plain(name)] = at
+        return found
+
+    def unread(self) -> dict[Partition, str]:
+        """Sought partitions that deliver nothing though they have records, and the reason."""
+        return self._watch.unread()
+
+    def _replace_consumer(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        held = sorted(plain(name) for name in self._memberships)
+        self._rebalances.clear()
+        if held:
+            self._rebalances.append(Revoked(held))
+        self._memberships, self._unsought, self._paused = {}, set(), False
+        self._watch.reset()
+        if consumer is not None:
+            threading.Thread(target=_close_silently, args=(consumer,), daemon=True).start()
 
     @staticmethod
     def _rejoin_if_needed(consumer: KafkaConsumer) -> None:
@@ -181,24 +256,9 @@ class KafkaSource:
 
     def extent(self, partition: Partition) -> Extent:
         """First and end offset, topic id and number of partitions."""
-        name = KafkaPartition(*partition)
-        with translated_errors():
-            (first,) = self.consumer.beginning_offsets(
-                [name], timeout_ms=BROKER_TIMEOUT_SECONDS * 1000
-            ).values()
-            (end,) = self.consumer.end_offsets([name], timeout_ms=BROKER_TIMEOUT_SECONDS * 1000).values()
-            topic = self._describe(partition[0])
-        self._ends[name] = end
-        return Extent(first, end, topic.get("topic_id"), len(topic["partitions"]))
-
-    def _describe(self, topic: str) -> dict[str, Any]:
-        known = {key: self.options[key] for key in KafkaAdminClient.DEFAULT_CONFIG if key in self.options}
-        admin = KafkaAdminClient(**known)
-        try:
-            (found,) = admin.describe_topics([topic])
-        finally:
-            admin.close()
-        return dict(found)
+        found = self._inquiries.extent(partition)
+        self._ends[KafkaPartition(*partition)] = found.end
+        return found
 
     def seek(self, partition: Partition, offset: int) -> None:
         """Deliver from this offset on."""
@@ -231,11 +291,7 @@ class KafkaSource:
 
     def committed(self, partition: Partition) -> int | None:
         """Offset committed by the group; waits for pending transactions."""
-        with translated_errors():
-            found: int | None = self.consumer.committed(
-                KafkaPartition(*partition), timeout_ms=COMMITTED_TIMEOUT_SECONDS * 1000
-            )
-        return found
+        return self._inquiries.committed(partition)
 
     def sender(self, transactional_id: str | None, options: Mapping[str, Any]) -> KafkaSender:
         """Connect a producer with the source's options and these."""
@@ -247,16 +303,20 @@ class KafkaSource:
         consumer, found = self._consumer, dict[Partition, int]()
         if consumer is None:
             return found
-        for name in consumer.assignment() - self._unsought:
-            with suppress(errors.KafkaError, KeyError, AttributeError):  # revoked at this moment
-                end, at = consumer.highwater(name), consumer.position(name, timeout_ms=0)
-                end = self._ends.get(name) if end is None else end
-                if end is not None and at is not None:
-                    found[plain(name)] = max(0, end - at)
+        for name, at in self._next().items():
+            known = (
+                consumer.highwater(KafkaPartition(*name)),
+                self._ends.get(KafkaPartition(*name)),
+                self._watch.end(name),
+            )
+            found[name] = max(0, max((end for end in known if end is not None), default=at) - at)
         return found
 
     def close(self) -> None:
         """Leave the group, unless membership is static."""
+        self._connection.abandon()
+        self._watch.close()
+        self._inquiries.close()
         if self._consumer is not None:
             consumer, self._consumer = self._consumer, None
             ours = {
@@ -270,19 +330,29 @@ class KafkaSource:
             consumer.close(autocommit=False, timeout_ms=5000)
 
 
+def _close_silently(consumer: KafkaConsumer) -> None:
+    """Close a consumer that has failed."""
+    with suppress(Exception):
+        consumer.close(autocommit=False, timeout_ms=5000)
+
+
 class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python is untyped
     """Queues rebalances for the loop; runs on the client's I/O thread, which must not block."""
 
-    def __init__(self, source: KafkaSource) -> None:
-        self.source = source
+    def __init__(self, source: KafkaSource, consumer: KafkaConsumer) -> None:
+        self.source, self.consumer = source, consumer
 
     def on_partitions_assigned(self, assigned: Collection[KafkaPartition]) -> None:
         """Pause new partitions, and queue the assignment."""
+        if self.source._consumer is not self.consumer:
+            return  # it was replaced
         self.source._pause_new(assigned)
         self.source._rebalances.append(Assigned([plain(name) for name in sorted(assigned)]))
 
     def on_partitions_revoked(self, revoked: Collection[KafkaPartition]) -> None:
         """Queue the revocation."""
+        if self.source._consumer is not self.consumer:
+            return  # it was replaced
         self.source._unsought -= set(revoked)
         for name in revoked:
             self.source._memberships.pop(name, None)

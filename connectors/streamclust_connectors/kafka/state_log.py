@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPartition
+from kafka.errors import KafkaError
 
 from streamclust_connectors.interfaces import Transient
-from streamclust_connectors.kafka.client_protocols import BROKER_TIMEOUT_SECONDS
+from streamclust_connectors.kafka.client_protocols import INQUIRY_TIMEOUT_SECONDS
 from streamclust_connectors.kafka.error_translation import translated_errors
 from streamclust_connectors.kafka.state_records import Assembler, StoredState
 
@@ -26,7 +28,7 @@ FIRST_SPAN_OFFSETS = 16
 """Distance from the end at which the search for the latest state starts; each attempt goes back 8 times as far."""
 OPEN_TRANSACTION_SECONDS = 2.0
 """Time to wait for the end of another process's transaction before OpenTransaction is raised, which is retried."""
-WAIT_MS = 1000 * BROKER_TIMEOUT_SECONDS
+WAIT_MS = 1000 * INQUIRY_TIMEOUT_SECONDS
 
 
 class OpenTransaction(Transient):
@@ -48,13 +50,15 @@ class StateLog:
         """A second client that reads uncommitted records, to find the real end of the log."""
         self._following: dict[int, Assembler] = {}
         self._at: dict[int, int] = {}
+        self._sought = False
+        """Whether the client is where `follow` left it; `newest` reads elsewhere, and beyond the end that it found."""
 
     def newest(self, partition: int, name: str) -> dict[str, StoredState]:
         """The latest states of a partition by name, read backwards until `name` is found; waits for open transactions.
 
         `follow` continues from the end.
         """
-        with translated_errors():
+        with self._replaced_on_failure():
             first, end = self._extent(partition)
             span = FIRST_SPAN_OFFSETS
             while True:
@@ -69,13 +73,14 @@ class StateLog:
 
     def follow(self, seconds: float) -> list[tuple[int, StoredState]]:
         """States written since the last call, with their partitions; only of partitions that `newest` has read."""
-        with translated_errors():
+        with self._replaced_on_failure():
             consumer = self._connected()
             names = {KafkaPartition(self.topic, number) for number in self._following}
-            if consumer.assignment() != names:
+            if not self._sought or consumer.assignment() != names:
                 consumer.assign(sorted(names))
                 for name in names:
                     consumer.seek(name, self._at[name.partition])
+                self._sought = True
             found = []
             for name, records in consumer.poll(timeout_ms=int(1000 * seconds)).items():
                 for record in records:
@@ -85,8 +90,24 @@ class StateLog:
                         found.append((name.partition, stored))
         return found
 
+    @contextmanager
+    def _replaced_on_failure(self) -> Iterator[None]:
+        """Close the clients after a failure; the next call connects others.
+
+        kafka-python may keep outdated metadata for good after brokers have failed over: then no request of the client
+        is ever answered.
+        """
+        try:
+            with translated_errors():
+                yield
+        except OpenTransaction:
+            raise  # the client works
+        except BaseException:
+            self._disconnect()
+            raise
+
     def _between(self, partition: int, start: int, end: int, assembler: Assembler) -> Iterator[StoredState]:
-        consumer, name = self._connected(), KafkaPartition(self.topic, partition)
+        consumer, name, self._sought = self._connected(), KafkaPartition(self.topic, partition), False
         consumer.assign([name])
         consumer.seek(name, start)
         at, moved = start, time.monotonic()
@@ -100,9 +121,9 @@ class StateLog:
             waited = time.monotonic() - moved
             if waited > OPEN_TRANSACTION_SECONDS and _end(consumer, name) < end:
                 raise OpenTransaction(f"a transaction on {self.topic}-{partition} is still open")
-            if waited > BROKER_TIMEOUT_SECONDS:
+            if waited > INQUIRY_TIMEOUT_SECONDS:
                 raise Transient(
-                    f"the broker did not deliver records of {self.topic}-{partition} for {BROKER_TIMEOUT_SECONDS:g} s"
+                    f"the broker did not deliver records of {self.topic}-{partition} for {INQUIRY_TIMEOUT_SECONDS:g} s"
                 )
 
     def _extent(self, partition: int) -> tuple[int, int]:
@@ -117,12 +138,17 @@ class StateLog:
             self._consumer = KafkaConsumer(**self.options, isolation_level="read_committed")
         return self._consumer
 
+    def _disconnect(self) -> None:
+        clients, self._consumer, self._ends = (self._consumer, self._ends), None, None
+        self._sought = False
+        for client in clients:
+            if client is not None:
+                with suppress(KafkaError):
+                    client.close(timeout_ms=500)
+
     def close(self) -> None:
         """Close the clients."""
-        for client in (self._consumer, self._ends):
-            if client is not None:
-                client.close(timeout_ms=2000)
-        self._consumer = self._ends = None
+        self._disconnect()
         self._following, self._at = {}, {}
 
 

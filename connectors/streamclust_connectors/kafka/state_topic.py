@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from streamclust.checkpoint import State, shard_in
-from streamclust_connectors.interfaces import Partition, SavedPosition, positions_from_state
+from streamclust_connectors.interfaces import (
+    Partition,
+    SavedPosition,
+    Transient,
+    UnfitTopic,
+    positions_from_state,
+)
 from streamclust_connectors.kafka.sink import KafkaSink
 from streamclust_connectors.kafka.state_log import OpenTransaction, StateLog
 from streamclust_connectors.kafka.state_records import packed, parts
@@ -31,16 +37,29 @@ class KafkaState:
         self._log = StateLog(state_topic(topic), group, options)
         sink.on_open_transaction = lambda: self._end_abandoned(OFFSETS_TOPIC, 0)
         self._saved: dict[Partition, SavedPosition] = {}
-        self._prepared = False
+        self._n_partitions = 0
+        """Number of partitions of the state topic, as far as known."""
         self.bytes_sent = 0
 
     def latest(self) -> State | None:
-        """Create missing topics. Returns None: summaries are loaded partition by partition."""
-        if not self._prepared:
-            prepare(self.topic, self.options)
-            self._prepared = True
+        """Return None: summaries are loaded partition by partition, by `find`."""
         self._saved = {}
         return None
+
+    def _prepare(self, partition: Partition) -> None:
+        """Create missing topics, or the state topic's partition that belongs to one added to the input."""
+        if partition[1] < self._n_partitions:
+            return
+        known, self._n_partitions = self._n_partitions, 0
+        try:
+            self._n_partitions = prepare(self.topic, self.options)
+        except UnfitTopic as error:
+            if not known:
+                raise  # at the start
+            self._n_partitions = known
+            raise Transient(str(error)) from error
+        if known:
+            self._log.close()  # a new client knows the new partitions
 
     def save(self, state: State) -> None:
         """Send the summaries of partitions whose position has changed since their last save."""
@@ -57,6 +76,7 @@ class KafkaState:
 
     def find(self, partition: Partition) -> tuple[SavedPosition, State] | None:
         """Position and summary of a partition as last committed by any process."""
+        self._prepare(partition)
         try:
             found = self._log.newest(partition[1], STATE).get(STATE)
         except OpenTransaction:  # probably of its last owner, which has died

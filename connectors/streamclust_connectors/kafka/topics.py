@@ -59,10 +59,11 @@ def prepare(topic: str, options: Mapping[str, Any]) -> int:
                 ) from error
             if not have:
                 create(admin, name, wanted)
-            elif have != wanted:
+            elif have < wanted:
+                grow(admin, name, have, wanted)
+            elif name == model_topic(topic) and have > wanted:
                 raise UnfitTopic(
-                    f"topic {name} has {counted_partitions(have)} but needs {wanted}, like {topic}. If partitions were "
-                    f"added to {topic}: kafka-topics.sh --alter --topic {name} --partitions {wanted}"
+                    f"topic {name} has {counted_partitions(have)} but must have 1; delete it, and it is created again"
                 )
             check_compaction(admin, name)
     return n
@@ -88,6 +89,22 @@ def create(admin: KafkaAdminClient, name: str, partitions: int) -> None:
         raise UnfitTopic(
             f"topic {name} does not exist, and this process is not authorised to create it ({error_name(error)}). "
             f"{how_to_create(name, partitions)}"
+        ) from error
+
+
+def grow(admin: KafkaAdminClient, name: str, have: int, wanted: int) -> None:
+    """Add partitions to a topic of states, since partitions were added to the input."""
+    try:
+        admin.create_partitions({name: wanted})
+        log.info("topic %s now has %s, as many as the input", name, counted_partitions(wanted))
+    except errors.InvalidPartitionsError as error:
+        if partitions_of(admin, name) < wanted:  # else another member of the group has added them
+            raise Transient(f"partitions cannot be added to topic {name}: {error}") from error
+    except (errors.AuthorizationError, errors.PolicyViolationError) as error:
+        raise UnfitTopic(
+            f"topic {name} has {counted_partitions(have)} but needs {wanted}, as many as the input, and this process "
+            f"is not authorised to add them ({error_name(error)}). To add them: kafka-topics.sh --alter --topic "
+            f"{name} --partitions {wanted}; the added partitions are read soon after, without a restart"
         ) from error
 
 

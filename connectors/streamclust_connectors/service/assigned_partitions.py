@@ -8,6 +8,7 @@ from typing import Literal, cast
 
 from streamclust.checkpoint import CheckpointError, State
 from streamclust.lineage import Change
+from streamclust_connectors.incidents import Incident
 from streamclust_connectors.interfaces import (
     DataLoss,
     Extent,
@@ -21,6 +22,7 @@ from streamclust_connectors.interfaces import (
     positions_from_state,
     positions_to_state,
 )
+from streamclust_connectors.service.lookups import Found, Lookups
 
 log = logging.getLogger(__name__)
 
@@ -55,13 +57,20 @@ class AssignedPartitions:
         """Offset of each partition below which outputs were already sent."""
         self._saved_positions: dict[Partition, SavedPosition] = {}
         """Offset and topic id of each partition as loaded from the checkpoint."""
-        self._unsought: dict[Partition, None] = {}
-        """Assigned partitions that `seek_new` has not sought yet, in order (a dict as an ordered set)."""
+        self.waiting: dict[Partition, str] = {}
+        """Assigned partitions that are not read yet, in order, and why the last attempt to begin them failed."""
+        self._lookups = Lookups(self._look_up, background=source.remote)
+        self._trouble = Incident(log, "partitions cannot be read yet")
         self._released: dict[Partition, tuple[SavedPosition, State]] = {}
         """Summaries of revoked partitions that could not be written yet for their next owner."""
         self._saved_version: object = None
         """Value of `_version` at the latest checkpoint."""
         self._initial_state = learner.to_state()
+
+    @property
+    def saved_offsets(self) -> dict[Partition, int]:
+        """Offset of each partition in the loaded checkpoint."""
+        return {name: saved.offset for name, saved in self._saved_positions.items()}
 
     @property
     def output_positions(self) -> dict[Partition, int]:
@@ -73,8 +82,9 @@ class AssignedPartitions:
     def load(self) -> None:
         """Load the latest checkpoint, or start empty; assigned partitions will be sought to its offsets."""
         state: State | None = None if self.store is None else self.store.latest()
-        assigned = dict.fromkeys([*self.positions, *self._unsought])
-        self._unsought = {name: None for name in assigned if name not in self.stopped}
+        assigned = dict.fromkeys([*self.positions, *self.waiting], "")
+        self._lookups.forget(assigned)
+        self.waiting = {name: why for name, why in assigned.items() if name not in self.stopped}
         self.positions, self.emitted = {}, {}
         self.learner = type(self.learner).from_state(state or self._initial_state, on_event=self.on_event)
         self._saved_positions = {} if state is None else positions_from_state(state.values["positions"])
@@ -116,51 +126,58 @@ class AssignedPartitions:
 
     def add(self, partitions: Collection[Partition]) -> None:
         """Add assigned partitions; `seek_new` seeks them."""
-        self._unsought.update(dict.fromkeys(partitions))
+        self._lookups.forget(partitions)
+        self.waiting.update(dict.fromkeys(partitions, ""))
 
     def seek_new(self) -> None:
-        """Seek each new partition to its last saved offset. Can be retried if it fails."""
-        if not self._unsought:
+        """Seek each new partition to its last saved offset, if that is known by now. Can be retried if it fails."""
+        if not self.waiting:
+            self._trouble.end()
             return
         if self.store is not None:
-            for shard in set(self.learner.shards) - {*self.positions, *self._unsought}:
+            for shard in set(self.learner.shards) - {*self.positions, *self.waiting}:
                 self._release(cast(Partition, shard))  # assigned here before a restart, and no longer
             self._try_to_hand_over()
-        for partition in list(self._unsought):
+        for partition in list(self.waiting):
             try:
-                self._seek_one(partition)
+                found = self._lookups.result(partition)
+                if found is not None:
+                    self._begin(partition, found)
             except Transient as error:
-                if not self.isolate:
+                if not (self.isolate or self._lookups.background):
                     raise
-                log.info("%s-%d will be sought later: %s", *partition, error)
-                # In another iteration, after the others: an attempt takes seconds, and the client must poll.
-                self._unsought[partition] = self._unsought.pop(partition)
-                return
+                self._trouble.note(f"{partition[0]}-{partition[1]}: {error}")
+                self.waiting[partition] = str(error)
             except (DataLoss, CheckpointError) as error:
                 if not self.isolate:
                     raise
                 self.stop_partition(partition, str(error))
 
-    def _seek_one(self, partition: Partition) -> None:
-        self._adopt(partition)
-        start = self._start_position(partition, self.source.extent(partition))
-        committed = self.sink.committed(partition) if self.sink.exactly_once else None
+    def _look_up(self, partition: Partition) -> Found:
+        """Everything needed to begin a partition; may run in another thread, and changes nothing here."""
+        saved = None if self.store is None else self.store.find(partition)
+        extent = self.source.extent(partition)
+        return Found(saved, extent, self.sink.committed(partition) if self.sink.exactly_once else None)
+
+    def _begin(self, partition: Partition, found: Found) -> None:
+        self._adopt(partition, found.saved)
+        start = self._start_position(partition, found.extent)
         self.source.seek(partition, start.offset)
         self._saved_positions[partition] = start
         self.positions[partition] = start.offset
-        self.emitted[partition] = start.offset if committed is None else committed
-        del self._unsought[partition]
+        self.emitted[partition] = start.offset if found.committed is None else found.committed
+        del self.waiting[partition]
 
     def stop_partition(self, partition: Partition, reason: str) -> None:
         """Stop reading a partition while it is assigned here; the others continue."""
         log.error("%s-%d is no longer read; the other partitions continue. Reason: %s", *partition, reason)
         self.stopped[partition] = reason
-        self._unsought.pop(partition, None)
+        self.waiting.pop(partition, None)
 
-    def _adopt(self, partition: Partition) -> None:
+    def _adopt(self, partition: Partition, saved: tuple[SavedPosition, State] | None) -> None:
         """Adopt another process's summary of a partition if its offset is larger than the one known here."""
         known = self._saved_positions.get(partition)
-        left = self._released.get(partition), None if self.store is None else self.store.find(partition)
+        left = self._released.get(partition), saved
         found = max((one for one in left if one is not None), key=lambda one: one[0].offset, default=None)
         self._released.pop(partition, None)
         if found is None or (known is not None and found[0].offset <= known.offset):
@@ -174,8 +191,9 @@ class AssignedPartitions:
         """Offset to start from. If its record is gone: DataLoss or, with on_data_loss="continue", the oldest offset."""
         saved = self._saved_positions.get(partition)
         if saved is None:
+            from_first = self.start == "earliest" or self._was_added(partition)
             return SavedPosition(
-                extent.first if self.start == "earliest" else extent.end, extent.topic_id, extent.n_partitions
+                extent.first if from_first else extent.end, extent.topic_id, extent.n_partitions
             )
         lost = loss(partition, saved, extent)
         if lost and self.on_data_loss == "fail":
@@ -186,14 +204,25 @@ class AssignedPartitions:
         if lost:
             log.error("%s; continuing, since on_data_loss is continue", lost)
         readable = saved.topic_id == extent.topic_id and extent.first <= saved.offset <= extent.end
-        return SavedPosition(saved.offset if readable else extent.first, extent.topic_id, extent.n_partitions)
+        # The number of partitions stays what it was first, by which partitions are known that were added since.
+        n_partitions = saved.n_partitions if readable else extent.n_partitions
+        return SavedPosition(saved.offset if readable else extent.first, extent.topic_id, n_partitions)
+
+    def _was_added(self, partition: Partition) -> bool:
+        """Whether a partition was added to its topic after others were read: all of its records are new."""
+        topic, number = partition
+        return any(
+            name == topic and saved.n_partitions <= number
+            for (name, _), saved in self._saved_positions.items()
+        )
 
     # ---------------------------------------------------------------- revoked partitions
 
     def revoke(self, partitions: Collection[Partition]) -> None:
         """Release partitions, and save their summaries for their next owner."""
+        self._lookups.forget(partitions)
         for partition in partitions:
-            self._unsought.pop(partition, None)
+            self.waiting.pop(partition, None)
             self.stopped.pop(partition, None)
             if partition not in self.positions:
                 continue
@@ -202,6 +231,10 @@ class AssignedPartitions:
             if self.store is not None and partition in self.learner.shards:
                 self._release(partition)  # without a store, no other process could take it over
         self._try_to_hand_over()
+
+    def close(self) -> None:
+        """Look up no more partitions."""
+        self._lookups.close()
 
     def _release(self, partition: Partition) -> None:
         self._released[partition] = (
@@ -231,10 +264,10 @@ def loss(partition: Partition, saved: SavedPosition, extent: Extent) -> str:
     topic = partition[0]
     if saved.topic_id != extent.topic_id:
         return f"topic {topic} was deleted and recreated since the checkpoint was written"
-    if saved.n_partitions != extent.n_partitions:
+    if saved.n_partitions > extent.n_partitions:
         return (
             f"topic {topic} has {extent.n_partitions} partitions, but had {saved.n_partitions} when the checkpoint was "
-            "written; keys may have moved between partitions"
+            "written"
         )
     if saved.offset < extent.first:
         return (

@@ -9,14 +9,17 @@ again.
 from __future__ import annotations
 
 import logging
+import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from streamclust.lineage import Change
-from streamclust.streaming import Checked, StreamClusterer
+from streamclust.streaming import Checked, Model, StreamClusterer
 from streamclust_connectors.decode import Decoded, Decoder, Failure, learnable_events
+from streamclust_connectors.incidents import Incident
 from streamclust_connectors.interfaces import (
     EXHAUSTED_ERRNOS,
     Assigned,
@@ -25,10 +28,13 @@ from streamclust_connectors.interfaces import (
     Fenced,
     Group,
     MemberStatus,
+    OrderNotes,
     Partition,
+    Record,
     Revoked,
     Sink,
     Source,
+    Step,
     Store,
     StreamModel,
     Transient,
@@ -37,6 +43,7 @@ from streamclust_connectors.service.assigned_partitions import AssignedPartition
 from streamclust_connectors.service.checkpointer import Checkpointer, checkpoint_failure_message
 from streamclust_connectors.service.fair_lock import FairLock
 from streamclust_connectors.service.outputs import (
+    ModelName,
     assignments,
     dead_letter,
     group_lifecycle,
@@ -44,7 +51,9 @@ from streamclust_connectors.service.outputs import (
     snapshot,
 )
 from streamclust_connectors.service.policy import Policy
+from streamclust_connectors.service.progress import Progress
 from streamclust_connectors.service.recent_snapshots import RecentSnapshots
+from streamclust_connectors.service.replay_order import ReplayOrder, steps_of, steps_to_take
 from streamclust_connectors.service.stats import Stats
 
 log = logging.getLogger(__name__)
@@ -89,10 +98,17 @@ class Service:
         self.partitions.on_event = lambda change: self._changes.append(change)
         self._changes: list[Change] = []
         self._clock, self._sleep = clock, sleep
-        self._stopping = self._snapshot_wanted = False
+        self._stopping = self._snapshot_wanted = self._finished = False
         self._needs_reload = True
         """Whether clusterer and offsets may be inconsistent after a failure; the checkpoint is reloaded first."""
         self._failures = 0
+        self._progress = Progress()
+        self._answered: list[Sequence[Record]] = []
+        """Records of this iteration that were learnt for the first time."""
+        self._notes = store if isinstance(store, OrderNotes) else None
+        self._order = ReplayOrder([])
+        self._silence = Incident(log, "partitions deliver no records", clock)
+        self._interruption = Incident(log, "the service is interrupted", clock)
         self._checkpointer = Checkpointer(self.partitions, self.stats, policy, clock)
         self._snapshot_due = clock() + (policy.snapshot_every or 0.0)
         self._first_model_due = clock()
@@ -120,18 +136,15 @@ class Service:
         """Run until `stop` or the end of the source; then write a checkpoint and close everything."""
         try:
             while not self._stopping:
-                self.stats.beat()
-                try:
-                    self.run_once()
-                    self._failures = 0
-                except Transient as failure:
-                    self._back_off(failure)
-                if self.source.finished and self.policy.stop_at_end and not self._needs_reload:
+                self._try_once()
+                over = self.source.finished and self._order.over and not self._needs_reload
+                if over and self.policy.stop_at_end:
                     break
-            self.stats.ready = False
-            if not self._needs_reload:
-                self._last_checkpoint_if_possible()
+            self.stats.trouble = "the service is stopping"
+            self._finish()
+            self._finished = True
         finally:
+            self.partitions.close()
             if self.group is not None:
                 self.group.close()
                 assert self.partitions.store is not None
@@ -139,8 +152,20 @@ class Service:
             self.source.close()
             self.sink.close()
 
+    def _try_once(self) -> None:
+        """Run one iteration of the loop; wait after a failure that a retry may cure."""
+        try:
+            self.run_once()
+        except Transient as failure:
+            self._back_off(failure)
+        else:
+            if not self.source.connecting:
+                self._failures = 0
+                self._interruption.end()
+
     def run_once(self) -> None:
         """Run one iteration of the loop. The lock is free during the poll."""
+        self.stats.beat()
         with self.lock:
             self._prepare()
         with self.stats.timed("poll"):
@@ -168,6 +193,8 @@ class Service:
                 if self.group is not None:
                     self.group.discard_uncommitted()
                 self.partitions.load()
+                noted: Sequence[Step] = () if self._notes is None else self._notes.noted_order()
+                self._order = ReplayOrder(steps_to_take(noted, self.partitions.saved_offsets))
                 self._needs_reload = False
             if self.group is not None:
                 self.group.update_learner(self.learner)
@@ -181,6 +208,10 @@ class Service:
     def _handle_poll(self, polled: Sequence[Assigned | Revoked | Batch]) -> None:
         """Handle the results of a poll, then write outputs, checkpoints and snapshots that are due."""
         self._needs_reload = True  # until all polled records are learnt
+        self._answered.clear()
+        self._progress.deliver(polled)
+        polled = self._order.arrange(polled)
+        self._note_order(polled)
         for item in polled:
             match item:
                 case Assigned(partitions):
@@ -196,7 +227,19 @@ class Service:
         elif self.sink.exactly_once:
             self._commit()  # before the next poll: a rebalance must not find uncommitted outputs
         self._needs_reload = False
+        for records in self._answered:
+            self.stats.latency.observe(records, time.time())
         self._update_stats()
+
+    def _note_order(self, polled: Sequence[Assigned | Revoked | Batch]) -> None:
+        """Note the order of batches of several partitions before they are learnt, and their outputs can be seen."""
+        if self._notes is None or len(self.partitions.positions) < 2:
+            return
+        try:
+            if steps := steps_of(polled):
+                self._notes.note_order(steps)
+        except OSError as error:  # a full disk: the checkpoint says so too
+            log.debug("the order of partitions cannot be noted: %s", error)
 
     def _learn_or_stop_partition(self, batch: Batch) -> None:
         """Learn a batch; in a group, stop a partition that cannot be learnt and continue with the others."""
@@ -220,20 +263,46 @@ class Service:
         """Ask `run` to finish the batch, write a checkpoint and return."""
         self._stopping = True
 
-    def stop_on_signals(self) -> None:
-        """Stop on SIGTERM and SIGINT, take a snapshot on SIGUSR1."""
+    @property
+    def stopping(self) -> bool:
+        """Whether it was asked to stop."""
+        return self._stopping
+
+    def stop_on_signals(self, exit_after: float | None = None) -> None:
+        """Stop on SIGTERM and SIGINT, take a snapshot on SIGUSR1.
+
+        If stopping takes longer than `exit_after` seconds, since a client waits for its broker, the process ends
+        without: the next start goes on from the last checkpoint, as after a kill.
+        """
+
+        def end(*_: object) -> None:
+            if exit_after is not None and not self._stopping:
+                timer = threading.Timer(exit_after, self._exit, (exit_after,))
+                timer.daemon = True
+                timer.start()
+            self.stop()
+
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self.stop())
+            signal.signal(number, end)
         signal.signal(signal.SIGUSR1, lambda *_: self.request_snapshot())
+
+    def _exit(self, seconds: float) -> None:
+        """End the process at once."""
+        if not self._finished:
+            log.error(
+                "stopping took longer than %g s; the next start goes on from the last checkpoint", seconds
+            )
+        logging.shutdown()
+        os._exit(0 if self._finished else 1)
 
     def _back_off(self, failure: Transient) -> None:
         """Wait before a retry, longer after each failure in a row."""
         self.stats.retries += 1
         self.stats.last_error = str(failure)
         self._failures += 1
-        wait = self.policy.wait_after(self._failures)
-        log.warning("%s; trying again in %.1f s", failure, wait)
-        self._pause(wait, lambda: self._stopping)
+        self._interruption.note(failure)
+        self.stats.trouble = f"the service is interrupted: {failure}"
+        self._pause(self.policy.wait_after(self._failures), lambda: self._stopping)
 
     def _pause(self, seconds: float, over: Callable[[], bool] = lambda: False) -> None:
         """Sleep with heartbeats, until `over` returns true."""
@@ -251,58 +320,96 @@ class Service:
 
     def _update_stats(self) -> None:
         """Copy positions, lag and readiness to the statistics."""
-        self.stats.positions = dict(self.partitions.positions)
-        self.stats.stopped = dict(self.partitions.stopped)
-        self.stats.ready = bool(self.partitions.positions) and (self.group is None or self.group.ready)
-        self.stats.lag = self.source.lag()
-        self.stats.dropped = self.sink.dropped
+        stats, partitions = self.stats, self.partitions
+        stats.positions = dict(partitions.positions)
+        stats.waiting, stats.stopped = dict(partitions.waiting), dict(partitions.stopped)
+        stats.lag = self._progress.lag(self.source.lag(), partitions.positions, partitions.waiting)
+        stats.dropped = self.sink.dropped
+        silent = self.source.unread()
+        if silent:
+            (topic, number), why = next(iter(silent.items()))
+            self._silence.note(f"{topic}-{number}: {why}")
+        else:
+            self._silence.end()
+        unread = {**silent, **partitions.waiting, **partitions.stopped}
+        if unread:
+            names = ", ".join(f"{topic}-{number}" for topic, number in sorted(unread))
+            why = next((f": {reason}" for reason in unread.values() if reason), "")
+            self.stats.trouble = f"not all assigned partitions are read ({names}){why}"
+        elif not partitions.positions:
+            connecting = self.source.connecting
+            self.stats.trouble = "the service is connecting" if connecting else "no partitions are assigned"
+        elif self.group is not None and not self.group.ready:
+            self.stats.trouble = "the group has no model yet"
+        else:
+            stats.trouble = ""
 
     # ---------------------------------------------------------------- records
 
     def learn(self, batch: Batch) -> None:
         """Learn a batch and emit its outputs; events that cannot be learnt become dead letters."""
-        partition, records, stats, learner = batch.partition, batch.records, self.stats, self.learner
+        partition, records = batch
         watermark = self.partitions.positions[partition]
         if records and records[0].offset < watermark:
             records = [record for record in records if record.offset >= watermark]
-            stats.skipped += len(batch.records) - len(records)
-        if not records:
-            return
-        with stats.timed("decode"):
+            self.stats.skipped += len(batch.records) - len(records)
+        again, new = self._progress.split(Batch(partition, records))
+        for part, is_new in ((again, False), (new, True)):
+            if part:
+                self._learn_records(partition, part, is_new)
+
+    def _learn_records(self, partition: Partition, records: Sequence[Record], is_new: bool) -> None:
+        """Learn records and emit their outputs; those that were learnt before a failure are not counted again."""
+        learner = self.learner
+        with self.stats.timed("decode"):
             events = self.decoder.decode(records, learner.feature_names)
             events, checked, failures = learnable_events(learner, events, partition)
             self._emit_dead_letters(partition, failures)
-        start = 0
+        # The model refuses events of an implausible time, which are dead letters.
+        refused = frozenset(i for i, why in checked.refused.items() if why.of_time)
+        start = n_assigned = 0
         for run in learner.runs(checked):
-            self._learn_run(partition, events, run, start)
+            n_assigned += self._learn_run(partition, events, run, start, refused)
             start += len(run)
-        stats.messages += len(records)
-        stats.tombstones += events.tombstones
-        stats.events += len(events)
         self.partitions.positions[partition] = records[-1].offset + 1
+        if is_new:
+            stats = self.stats
+            stats.messages += len(records)
+            stats.tombstones += events.tombstones
+            stats.events += len(events) - len(refused)
+            stats.dead_letters += len(failures)
+            stats.assignments += n_assigned
+            self._progress.count(partition, records)
+            self._answered.append(records)
 
     def _emit_dead_letters(self, partition: Partition, failures: Sequence[Failure]) -> None:
         """Emit records that could not be decoded or learnt, unless that was done before a restart."""
-        self.stats.dead_letters += len(failures)
         fresh = [f for f in failures if f.record.offset >= self.partitions.emitted[partition]]
         if fresh and self.sink.wants("dead-letters"):
             limit = self.sink.max_message_bytes
             self.sink.emit("dead-letters", [dead_letter(partition, failure, limit) for failure in fresh])
 
-    def _learn_run(self, partition: Partition, events: Decoded, run: Checked, start: int) -> None:
-        """Assign a run of events under the current model, then learn them. The model does not change within a run."""
+    def _learn_run(
+        self, partition: Partition, events: Decoded, run: Checked, start: int, refused: frozenset[int]
+    ) -> int:
+        """Assign a run of events under the current model, then learn them. The model does not change within a run.
+
+        Returns the number of assignments; `refused` events get none.
+        """
         stats, learner, emitted = self.stats, self.learner, self.partitions.emitted[partition]
         stop = start + len(run)
         fresh = slice(min(stop, max(start, events.index_from_offset(emitted))), stop)
         stats.replayed += fresh.start - start
+        n_assigned = 0
         if self.sink.wants("assignments") and fresh.start < stop:
             with stats.timed("assign"):
                 found = learner.assign_many(run[fresh.start - start :])
             with stats.timed("emit"):
-                version = None if learner.model is None else learner.model.version
-                form = self.policy.assignments_per_message, self.policy.component
-                self.sink.emit("assignments", assignments(partition, events, fresh, found, version, *form))
-            stats.assignments += stop - fresh.start
+                form = self.policy.form
+                outputs = assignments(partition, events, fresh, found, self._model_name(), refused, form)
+                if outputs:
+                    self.sink.emit("assignments", outputs)
+            n_assigned = stop - fresh.start - sum(fresh.start <= i < stop for i in refused)
         with stats.timed("learn"):
             learner.learn(run)
         if self._changes:
@@ -310,6 +417,16 @@ class Service:
                 self.sink.emit("lifecycle", lifecycle(partition, events, stop - 1, self._changes))
                 stats.lifecycle += len(self._changes)
             self._changes.clear()
+        return n_assigned
+
+    def _model_name(self) -> ModelName:
+        """Version and revision of the model that assigns events now."""
+        model = self.learner.model
+        if model is None:
+            return ModelName(None, None)
+        if self.group is not None:
+            return ModelName(model.version, self.group.revision)
+        return ModelName(model.version, model.revision if isinstance(model, Model) else None)
 
     def learn_checked(self, checked: Checked) -> None:
         """Learn events sent by HTTP; `checked.shard` is their partition. The caller must hold the lock."""
@@ -343,30 +460,56 @@ class Service:
             self.source.commit(self.partitions.positions)
         return failure
 
-    def _last_checkpoint_if_possible(self) -> None:
-        """Write the final checkpoint; in a group a failure is only logged, since the next owners replay the records."""
-        try:
-            self._last_checkpoint()
-        except Transient as failure:
-            if self.group is None:
-                raise
-            log.warning(
-                "the final state was not committed (%s); the next owners replay the records since the last commit",
-                failure,
-            )
+    def _finish(self) -> None:
+        """Write the final checkpoint, with retries; raises the last failure after a time limit.
 
-    def _last_checkpoint(self) -> None:
-        """Write the final checkpoint, with retries; raises after a time limit."""
-        give_up = self._clock() + self.policy.longest_backoff
+        If outputs could not be delivered, the latest checkpoint is loaded, and the records since are learnt and their
+        outputs sent again. In a group, or if the service was interrupted anyway, a failure is only logged: the records
+        since the last checkpoint are replayed by the next owners, or the next start.
+        """
+        wanted, interrupted = dict(self.partitions.positions), self._interruption.under_way
+        if self._needs_reload and not wanted:
+            return  # nothing was read
+        give_up = self._clock() + self.policy.stop_within
         while True:
-            with self.lock:
-                failure = self.checkpoint()
+            try:
+                self._learn_up_to(wanted, give_up)
+                failure: Exception | None = self._last_checkpoint()
+            except Transient as error:
+                failure, self._needs_reload = error, True
             if failure is None:
                 return
-            if self._clock() >= give_up:
-                log.error("stopping without a final checkpoint: %s", checkpoint_failure_message(self.stats))
+            over = self._clock() >= give_up
+            if self.group is not None or (interrupted and over):
+                log.warning(
+                    "the final state was not committed (%s); the records since the last commit will be replayed",
+                    failure,
+                )
+                return
+            if over:
+                if isinstance(failure, OSError):
+                    why = checkpoint_failure_message(self.stats)
+                    log.error("stopping without a final checkpoint: %s", why)
                 raise failure
-            self._pause(self._checkpointer.wait)
+            if isinstance(failure, Transient):
+                self.stats.retries += 1
+                self._interruption.note(failure)
+            self._pause(self._checkpointer.wait if isinstance(failure, OSError) else self.policy.backoff)
+
+    def _learn_up_to(self, wanted: Mapping[Partition, int], give_up: float) -> None:
+        """After a failure, learn again what was learnt before it."""
+        while self._needs_reload or any(
+            self.partitions.positions.get(name, 0) < at for name, at in wanted.items()
+        ):
+            if self._clock() >= give_up:
+                raise Transient("records could not be learnt again in time after a failure")
+            self.run_once()
+
+    def _last_checkpoint(self) -> OSError | None:
+        with self.lock:
+            if self.group is not None and not self.partitions.positions:
+                return None  # there is nothing to save, and perhaps no connection
+            return self.checkpoint()
 
     def _commit(self) -> None:
         with self.stats.timed("commit"):
@@ -379,7 +522,7 @@ class Service:
         """As the leader, send the group's new model, if there is one, and its lifecycle events."""
         if self.group is None:
             return
-        self.group.update_leadership(self.partitions.positions)
+        self.group.update_leadership(self.partitions.positions, self.partitions.waiting)
         changes = self.group.publish()
         if changes and self.sink.wants("lifecycle"):
             self.sink.emit("lifecycle", group_lifecycle(next(iter(self.partitions.positions))[0], changes))

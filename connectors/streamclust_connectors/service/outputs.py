@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -14,7 +14,7 @@ from streamclust import __version__
 from streamclust.lineage import Change
 from streamclust.streaming import Assignment, StreamClusterer
 from streamclust_connectors.decode import Decoded, Failure
-from streamclust_connectors.interfaces import Output, Partition
+from streamclust_connectors.interfaces import Headers, Output, Partition, Record
 
 ERROR_HEADER_PREFIX = "__streamclust.errors."
 """Prefix of the headers that are added to a dead letter."""
@@ -26,6 +26,33 @@ MAX_REASON_CHARACTERS = 1000
 encode = msgspec.json.Encoder().encode
 
 
+class ModelName(NamedTuple):
+    """Names the model that decided an answer.
+
+    The clusters of a version may move until the next: each time they have, the revision is larger.
+    """
+
+    version: int | None
+    revision: int | None
+
+
+class AssignmentForm(NamedTuple):
+    """Form of the messages of assignments: one or several in each, and further content."""
+
+    bundle: int = 1
+    """Number of assignments per message; above 1 a message is a list, without key, headers and timestamp."""
+    component: bool = False
+    """Whether assignments name the event's component."""
+    headers: Collection[str] = ()
+    """Names of the input's headers to copy."""
+    timestamps: bool = False
+    """Whether the message has the input's timestamp."""
+
+
+PLAIN_FORM = AssignmentForm()
+"""One assignment per message, without component, headers and timestamp of the input."""
+
+
 class AssignmentOutput(msgspec.Struct, gc=False, omit_defaults=True):
     """Cluster of an event under the model published when it arrived, and its component if requested."""
 
@@ -34,6 +61,7 @@ class AssignmentOutput(msgspec.Struct, gc=False, omit_defaults=True):
     probability: float | None
     novelty: float | None
     version: int | None
+    revision: int | None
     key: Any
     time: float | None
     component: int | None = None
@@ -54,13 +82,14 @@ def assignments(
     events: Decoded,
     run: slice,
     found: Assignment | list[list[int]] | None,
-    version: int | None,
-    bundle: int = 1,
-    component: bool = False,
+    model: ModelName,
+    left_out: Collection[int] = (),
+    form: AssignmentForm = PLAIN_FORM,
 ) -> list[Output]:
-    """One output per event of a run or, if `bundle` is larger than 1, one output per `bundle` events.
+    """One output per event of a run or, if `form.bundle` is larger than 1, one output per `form.bundle` events.
 
-    `found` holds clusters, or the feature ids of each event; None before the first model.
+    `found` holds clusters, or the feature ids of each event; None before the first model. Events whose index is in
+    `left_out` get none.
     """
     none: list[Any] = [None] * (run.stop - run.start)
     ids = events.ids(partition, run)
@@ -69,26 +98,46 @@ def assignments(
     contents: list[AssignmentOutput] | list[FeaturesOutput]
     if isinstance(found, list):
         contents = [
-            FeaturesOutput(i, features, version, key, moment)
+            FeaturesOutput(i, features, model.version, key, moment)
             for i, features, key, moment in zip(ids, found, keys, times, strict=True)
         ]
     else:
         columns = [none] * 4 if found is None else [values.tolist() for values in found]
-        if not component:
+        if not form.component:
             columns[3] = none
         contents = [
-            AssignmentOutput(i, cluster, probability, novelty, version, key, moment, number)
+            AssignmentOutput(i, cluster, probability, novelty, *model, key, moment, number)
             for i, cluster, probability, novelty, number, key, moment in zip(
                 ids, *columns, keys, times, strict=True
             )
         ]
-    if bundle > 1:
-        values = [encode(contents[i : i + bundle]) for i in range(0, len(contents), bundle)]
+    records = events.records[run]
+    if left_out:
+        kept = [i for i in range(len(contents)) if i + run.start not in left_out]
+        records = [records[i] for i in kept]
+        contents = [contents[i] for i in kept]  # type: ignore[assignment]  # all are of one type
+    if form.bundle > 1:
+        values = [encode(contents[i : i + form.bundle]) for i in range(0, len(contents), form.bundle)]
         return [Output(value, None, (), partition) for value in values]
-    record_keys = [record.key for record in events.records[run]]
+    keys = [record.key for record in records]
+    headers = copied_headers(records, form.headers) if form.headers else repeat(())
+    timestamps = [record.timestamp for record in records] if form.timestamps else repeat(None)
     # not strict: `repeat` never ends
-    fields = zip(map(encode, contents), record_keys, repeat(()), repeat(partition), strict=False)
+    fields = zip(map(encode, contents), keys, headers, repeat(partition), timestamps, strict=False)
     return list(map(tuple.__new__, repeat(Output), fields))
+
+
+def copied_headers(records: Sequence[Record], names: Collection[str]) -> Iterable[Headers]:
+    """The headers of each record that have one of these names, or all for the name "*".
+
+    >>> from streamclust_connectors.interfaces import Message
+    >>> list(copied_headers([Message(0, b"", headers=[("traceparent", b"1"), ("b", b"2")])], ["traceparent"]))
+    [[('traceparent', b'1')]]
+    """
+    found = [record.headers for record in records]
+    if "*" in names or not any(found):
+        return found
+    return [[header for header in headers if header[0] in names] for headers in found]
 
 
 def lifecycle(partition: Partition, events: Decoded, last: int, changes: Sequence[Change]) -> list[Output]:

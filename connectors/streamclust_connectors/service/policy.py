@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from streamclust_connectors.service.assigned_partitions import OnDataLoss, Start
+from streamclust_connectors.service.outputs import PLAIN_FORM, AssignmentForm
 
 
 @dataclass(frozen=True)
@@ -21,12 +22,12 @@ class Policy:
     start: Start = "earliest"
     """Where to start a partition without a saved offset."""
     on_data_loss: OnDataLoss = "fail"
-    assignments_per_message: int = 1
-    """Above 1, a message is a list of assignments: sending one message costs as much as learning many events."""
-    component: bool = False
-    """Whether assignments also name the event's component."""
+    form: AssignmentForm = PLAIN_FORM
+    """Form of the messages of assignments."""
     backoff: float = 0.1
     longest_backoff: float = 10.0
+    stop_within: float = 8.0
+    """Time limit of the final checkpoint, retries included."""
     stop_at_end: bool = True
     """Whether to stop at the end of the source."""
 

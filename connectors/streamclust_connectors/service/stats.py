@@ -9,9 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from streamclust_connectors.interfaces import Partition
+from streamclust_connectors.service.latency import LatencyHistogram
 
 RATE_SECONDS = 15.0
 """Seconds over which rates are averaged."""
+
+
+STUCK_SECONDS = 10.0
+"""Age of the loop's last iteration above which the service is not ready."""
 
 
 @dataclass
@@ -45,11 +50,15 @@ class Stats:
     seconds: dict[str, float] = field(default_factory=dict)
     """Time spent in each stage of the loop: poll, decode, learn, assign, emit, commit, checkpoint, snapshot."""
     positions: dict[Partition, int] = field(default_factory=dict)
+    waiting: dict[Partition, str] = field(default_factory=dict)
+    """Assigned partitions that are not read yet, and why the last attempt to begin them failed."""
     stopped: dict[Partition, str] = field(default_factory=dict)
     """Assigned partitions that are not read, and why: their state or their records cannot be used."""
     lag: dict[Partition, int] = field(default_factory=dict)
-    ready: bool = False
-    """Whether partitions are assigned and their state is loaded."""
+    latency: LatencyHistogram = field(default_factory=LatencyHistogram)
+    """Time from the timestamps of records to their outputs."""
+    trouble: str = "the service is starting"
+    """Reason why it is not ready; empty if partitions are assigned and every one of them is read."""
     heartbeat: float = 0.0
     """Time of the last iteration of the loop, by `clock`."""
     last_checkpoint: float | None = None
@@ -76,6 +85,18 @@ class Stats:
             history.append((now, self.events))
             while now - history[0][0] > RATE_SECONDS:
                 history.popleft()
+
+    @property
+    def not_ready(self) -> str:
+        """Reason why it is not ready, or empty. A loop that waits for long, for a broker perhaps, reads nothing."""
+        if not self.trouble and self.heartbeat_age > STUCK_SECONDS:
+            return f"the service has not read anything for {self.heartbeat_age:.0f} s: it waits for a broker, or learns"
+        return self.trouble
+
+    @property
+    def ready(self) -> bool:
+        """Whether partitions are assigned, and every one of them is read."""
+        return not self.not_ready
 
     @property
     def heartbeat_age(self) -> float:

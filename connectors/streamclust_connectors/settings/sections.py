@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -61,15 +62,16 @@ class SourceSection(Section):
 PASSED = (
     *("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password"),
     *("sasl_mechanism", "sasl_plain_username", "sasl_plain_password"),
+    *("sasl_oauth_token_url", "sasl_oauth_client_id", "sasl_oauth_client_secret", "sasl_oauth_scope"),
 )
-"""Options that are passed to every kafka-python client if they are set."""
+"""Options that are passed to every client if they are set."""
 
 
 class KafkaSection(Section):
     """Kafka brokers and consumer group; most options have kafka-python's names."""
 
-    client: Literal["kafka-python", "confluent"] = "kafka-python"
-    """Client library: kafka-python, or confluent-kafka, which is faster and needs streamclust[confluent]."""
+    client: Literal["auto", "kafka-python", "confluent"] = "auto"
+    """Client library. auto: confluent-kafka, which is faster, if it is installed (streamclust[confluent])."""
     bootstrap_servers: Annotated[tuple[str, ...], Field(min_length=1), NoDecode, BeforeValidator(listed)] = (
         "localhost:9092",
     )
@@ -112,6 +114,16 @@ class KafkaSection(Section):
     """Password; only from the environment."""
     sasl_plain_password_file: Path | None = None
     """File that contains sasl_plain_password."""
+    sasl_oauth_token_url: str | None = None
+    """OAUTHBEARER: endpoint that gives tokens for client credentials."""
+    sasl_oauth_client_id: str | None = None
+    """OAUTHBEARER: id of the client."""
+    sasl_oauth_client_secret: SecretStr | None = None
+    """OAUTHBEARER: secret of the client; only from the environment."""
+    sasl_oauth_client_secret_file: Path | None = None
+    """File that contains sasl_oauth_client_secret."""
+    sasl_oauth_scope: str | None = None
+    """OAUTHBEARER: scope to ask for."""
     options: Annotated[dict[str, Any], BeforeValidator(plain_values)] = Field(
         default_factory=dict, repr=False
     )
@@ -125,8 +137,21 @@ class KafkaSection(Section):
             raise ValueError("sasl_mechanism needs a security_protocol of SASL_SSL or SASL_PLAINTEXT")
         if named := sorted(self.options.keys() & KafkaSection.model_fields.keys()):
             raise ValueError(f"{', '.join(named)} must be set in [kafka], not in kafka.options")
-        _read_secrets(self, "ssl_password", "sasl_plain_password")
+        _read_secrets(self, "ssl_password", "sasl_plain_password", "sasl_oauth_client_secret")
+        oauth = self.sasl_oauth_token_url, self.sasl_oauth_client_id, self.sasl_oauth_client_secret
+        if any(oauth) and not (all(oauth) and self.sasl_mechanism == "OAUTHBEARER"):
+            raise ValueError(
+                "sasl_oauth_token_url, sasl_oauth_client_id and sasl_oauth_client_secret must be given together, with "
+                "sasl_mechanism OAUTHBEARER"
+            )
         return self
+
+    @property
+    def library(self) -> Literal["kafka-python", "confluent"]:
+        """The client library: as set or, with auto, confluent if it is installed."""
+        if self.client != "auto":
+            return self.client
+        return "kafka-python" if find_spec("confluent_kafka") is None else "confluent"
 
     @property
     def shared(self) -> dict[str, Any]:
@@ -208,6 +233,13 @@ class OutputSection(Section):
     """After a restart some outputs may be sent twice (at-least-once), or transactions prevent that (exactly-once)."""
     assignments_per_message: Count = 1
     """Kafka: number of assignments per message; above 1 a message is a list, and has no key."""
+    copy_headers: Annotated[tuple[str, ...], NoDecode, BeforeValidator(listed)] = (
+        "traceparent",
+        "tracestate",
+    )
+    """Kafka: headers of the input that its assignments have too; * for all. Lists of assignments have none."""
+    copy_timestamp: bool = False
+    """Kafka: whether assignments have the timestamp of the input instead of the time at which they are sent."""
     component: bool = False
     """Whether assignments include the component of the cluster: its number in the model of that version."""
     max_message_bytes: Annotated[int, Field(ge=2000)] = 900_000

@@ -14,6 +14,7 @@ import numpy as np
 from streamclust._kernels.types import Floats, Ints
 from streamclust.families import FamilyLike, Mixture
 from streamclust.families import family as family_named
+from streamclust.families.priors import spread_indices
 from streamclust.moments import Moments, Scatter
 from streamclust.outliers import outlying
 from streamclust.parameters import MixtureName
@@ -35,6 +36,7 @@ from streamclust.refit.bkm.problem import Problem
 from streamclust.refit.bkm.row_tree import Assign, check_assign
 from streamclust.refit.bkm.search import challenged, cold, search_points, warm
 from streamclust.refit.bkm.top_down import top_down
+from streamclust.refit.bkm.tuning import TUNING
 from streamclust.refit.partition import Partition
 from streamclust.refit.steps import Step, last_result
 from streamclust.refit.summary import LeafSummary, without_outliers
@@ -107,6 +109,7 @@ def bkm_steps(
     quick = search == "quick"
     if start is not None:
         check_start(sample, start)
+        sample = affordable(sample, start)
     if search == "top-down":
         state = yield from top_down(sample, "sample")
     elif start is None:
@@ -121,6 +124,17 @@ def bkm_steps(
         leaves = Problem(family, mixture, every.leaves().to(family.scatter))
     labels = leaves.under(state.problem.family).costs(clusters).argmin(axis=0)
     yield published("sample", state, labels, clusters)
+
+
+def affordable(sample: Problem, start: Moments | Partition) -> Problem:
+    """A sample of which so many clusters can be refitted: some of its rows, if there are too many for that.
+
+    Summaries grow with the number of clusters, so the cost would grow with its square. Clusters that fewer rows support
+    are fewer, which bounds their number too.
+    """
+    clusters = start.clusters if isinstance(start, Partition) else start
+    most = max(TUNING.least_rows, TUNING.row_clusters // len(clusters))
+    return sample if len(sample.rows) <= most else sample.subset(spread_indices(len(sample.rows), most))
 
 
 # ---------------------------------------------------------------- points

@@ -49,6 +49,10 @@ class SearchTuning:
     """Points that a batch search starts on, at most. Bounds time; not distinguished."""
     max_start_numbers: float = 2e7
     """Rows x features² that a batch search starts on, at most. Bounds the time of wide data; not distinguished."""
+    row_clusters: int = 8_000_000
+    """Rows of a sample x clusters that a refit of them prices at a time, at most. Bounds time and memory (64 MB)."""
+    least_rows: int = 8192
+    """Rows that are refitted in any case: the sample of a summary of 512 leaves. Not distinguished."""
     max_share_within_leaves: float = 0.5
     """Share of the variance within leaves above which paths start on the sample: wide leaves hide clusters, but see
     rare ones. Not distinguished."""

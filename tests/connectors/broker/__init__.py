@@ -26,7 +26,11 @@ GUEST = "guest"
 USERS = " ".join(f'user_{name}="{PASSWORD}"' for name in (USER, GUEST))
 LOGIN = f"org.apache.kafka.common.security.plain.PlainLoginModule required {USERS};"
 SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-PROTOCOLS = {"tls": "SSL", "sasl": "SASL_PLAINTEXT", "both": "SASL_SSL"}
+OAUTH_LOGIN = (
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+    'unsecuredLoginStringClaim_sub="broker";'
+)
+PROTOCOLS = {"tls": "SSL", "sasl": "SASL_PLAINTEXT", "both": "SASL_SSL", "mutual": "SSL"}
 """Listeners of a secure broker, besides its plain one."""
 START = 180.0
 """Seconds a broker may take to start on a busy machine."""
@@ -42,17 +46,29 @@ class JavaBroker:
     """Kafka in KRaft mode, alone; its data lives as long as its directory, so it can be killed and started again.
 
     A secure one also listens with TLS, with passwords, and with both; `secure` says where, and whom to trust. There a
-    guest has no rights.
+    guest has no rights. With a `quorum` (addresses of the controllers of all nodes) it is one node of a cluster.
     """
 
-    def __init__(self, directory, secure=False, fast_start=True):
+    def __init__(
+        self,
+        directory,
+        secure=False,
+        fast_start=True,
+        node=1,
+        quorum=(),
+        cluster_id=None,
+        settings=(),
+        heap=512,
+    ):
         self.directory = Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
+        self.node, self.quorum, self.more_settings = node, list(quorum), dict(settings)
+        self.cluster_id = cluster_id or random_id()
         self.classpath = f"{fetched(POM, 'kafka')}/*"
         self.address = f"127.0.0.1:{free_port()}"
         self.secure = {name: f"127.0.0.1:{free_port()}" for name in PROTOCOLS} if secure else {}
         self.flags = [
-            "-Xmx512m",
+            f"-Xmx{heap}m",
             QUIET,
             *(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"] if fast_start else []),
         ]
@@ -60,17 +76,16 @@ class JavaBroker:
         self._configure()
 
     def _configure(self):
-        controller = f"127.0.0.1:{free_port()}"
+        controller = self.quorum[self.node - 1] if self.quorum else f"127.0.0.1:{free_port()}"
         advertised = [f"PLAINTEXT://{self.address}"]
         advertised += [f"{name.upper()}://{address}" for name, address in self.secure.items()]
         protocols = {"CONTROLLER": "PLAINTEXT", "PLAINTEXT": "PLAINTEXT"}
         protocols |= {name.upper(): protocol for name, protocol in PROTOCOLS.items()}
         settings = {
             "process.roles": "broker,controller",
-            "node.id": 1,
+            "node.id": self.node,
             "listeners": ",".join([*advertised, f"CONTROLLER://{controller}"]),
             "advertised.listeners": ",".join(advertised),
-            "controller.quorum.bootstrap.servers": controller,
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": ",".join(":".join(pair) for pair in protocols.items()),
             "log.dirs": self.directory / "log",
@@ -84,15 +99,22 @@ class JavaBroker:
             "group.initial.rebalance.delay.ms": 0,
             "group.min.session.timeout.ms": 1000,
         }
+        if self.quorum:
+            settings["controller.quorum.voters"] = ",".join(
+                f"{node}@{address}" for node, address in enumerate(self.quorum, 1)
+            )
+        else:
+            settings["controller.quorum.bootstrap.servers"] = controller
+        settings |= self.more_settings
         users = []
         if self.secure:
             settings |= self._locks()
             users = ["--add-scram", f"SCRAM-SHA-512=[name={USER},password={PASSWORD}]"]
         self.file = self.directory / "server.properties"
         self.file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "x")
+        alone = [] if self.quorum else ["--standalone"]
         self._java(
-            "kafka.tools.StorageTool", "format", "--standalone", "-t", cluster, "-c", self.file, *users
+            "kafka.tools.StorageTool", "format", *alone, "-t", self.cluster_id, "-c", self.file, *users
         )
 
     def _locks(self):
@@ -103,13 +125,15 @@ class JavaBroker:
         _run("keytool", *QUICK, "-genkeypair", "-keyalg", "EC", *names, *store)
         _run("keytool", *QUICK, "-exportcert", "-rfc", "-file", certificate, *store)
         self.secure["certificate"] = str(certificate)
-        return {
+        return self._client_certificate() | {
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": f"User:ANONYMOUS;User:{USER}",
+            "super.users": f"User:ANONYMOUS;User:{USER};User:CN={USER};User:oauth-client",
             "ssl.keystore.location": keys,
             "ssl.keystore.type": "PKCS12",
             "ssl.keystore.password": PASSWORD,
-            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512,OAUTHBEARER",
+            "listener.name.sasl.oauthbearer.sasl.jaas.config": OAUTH_LOGIN,
+            "listener.name.both.oauthbearer.sasl.jaas.config": OAUTH_LOGIN,
             **{f"listener.name.{name}.plain.sasl.jaas.config": LOGIN for name in ("sasl", "both")},
             **{
                 f"listener.name.{name}.scram-sha-512.sasl.jaas.config": SCRAM_LOGIN
@@ -117,17 +141,45 @@ class JavaBroker:
             },
         }
 
+    def _client_certificate(self):
+        """A client's key and certificate, which the listener for mutual TLS trusts; none without openssl."""
+        if not shutil.which("openssl"):
+            return {}
+        key, certificate, trusted = (
+            self.directory / name for name in ("client.key", "client.pem", "trusted.p12")
+        )
+        new = ["-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate]
+        _run("openssl", "req", "-x509", *new, "-days", "30", "-subj", f"/CN={USER}")
+        store = ["-keystore", trusted, "-storetype", "PKCS12", "-storepass", PASSWORD, "-alias", "client"]
+        _run("keytool", *QUICK, "-importcert", "-noprompt", "-file", certificate, *store)
+        self.secure |= {"client_key": str(key), "client_certificate": str(certificate)}
+        mutual = {
+            "ssl.client.auth": "required",
+            "ssl.truststore.location": trusted,
+            "ssl.truststore.type": "PKCS12",
+            "ssl.truststore.password": PASSWORD,
+        }
+        return {f"listener.name.mutual.{name}": value for name, value in mutual.items()}
+
     def _java(self, *arguments):
         _run("java", *self.flags, "-cp", self.classpath, *arguments)
 
     def start(self):
+        self.launch()
+        self.start_up()
+        return self
+
+    def start_up(self):
+        """Wait until it answers."""
+        wait_for(self.address)
+
+    def launch(self):
+        """Start the process, and do not wait until it answers."""
         with (self.directory / "output").open("a") as output:
             command = ["java", *self.flags, "-cp", self.classpath, "kafka.Kafka", self.file]
             self.process = subprocess.Popen(
                 command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True
             )
-        wait_for(self.address)
-        return self
 
     @property
     def stop_command(self):
@@ -148,6 +200,57 @@ class JavaBroker:
             self.process.kill()
             self.process.wait()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class JavaBrokers:
+    """Three nodes, each broker and controller; topics have three replicas, of which two must hold a record.
+
+    `address` names all of them. Each node can be killed and started again.
+    """
+
+    secure = None
+
+    def __init__(self, directory, n=3, fast_start=True, heap=256):
+        quorum = [f"127.0.0.1:{free_port()}" for _ in range(n)]
+        replicated = {
+            f"{name}.replication.factor": n
+            for name in ("default", "offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
+        }
+        in_sync = dict.fromkeys(
+            ("min.insync.replicas", "transaction.state.log.min.isr", "share.coordinator.state.topic.min.isr"),
+            n - 1,
+        )
+        settings = replicated | in_sync | {"broker.session.timeout.ms": 6000}
+        cluster_id = random_id()
+        self.nodes = [
+            JavaBroker(
+                Path(directory) / f"node-{node}",
+                fast_start=fast_start,
+                node=node,
+                quorum=quorum,
+                cluster_id=cluster_id,
+                settings=settings,
+                heap=heap,
+            )
+            for node in range(1, n + 1)
+        ]
+        self.address = ",".join(node.address for node in self.nodes)
+
+    def start(self):
+        for node in self.nodes:
+            node.launch()
+        for node in self.nodes:
+            wait_for(node.address)
+        return self
+
+    def stop(self):
+        for node in self.nodes:
+            node.stop()
+
+
+def random_id():
+    """An id of a cluster of brokers."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "x")
 
 
 def _run(*command):

@@ -9,6 +9,8 @@ export function keepToken(token) {
   sessionStorage.setItem(KEY, token);
 }
 
+export const hasToken = () => sessionStorage.getItem(KEY) !== null;
+
 /** JSON of an address. Unauthorised: a token is wanted; Refused: an answer that says why; anything else: no answer. */
 export async function ask(path, options = {}) {
   const token = sessionStorage.getItem(KEY);

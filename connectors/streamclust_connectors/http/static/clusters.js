@@ -37,6 +37,7 @@ function newRow(id) {
 function filled(row, c, largest, chosen) {
   const bar = element("span", { class: "bar" });
   bar.style.cssText = `width: ${(100 * c.share) / largest}%; background: ${colour(c.id)}`;
+  row.title = c.words;
   const first = row.firstElementChild;
   first.firstElementChild.replaceChildren(dot(c.id), String(c.id));
   if (chosen) first.firstElementChild.setAttribute("aria-current", "true");
@@ -44,8 +45,8 @@ function filled(row, c, largest, chosen) {
   while (row.children.length > 1) row.lastElementChild.remove();
   row.append(
     element("td", {}, percent(c.share), bar),
-    element("td", {}, compact(c.weight)),
-    element("td", {}, compact(c.age)),
+    element("td", { class: "more" }, compact(c.weight)),
+    element("td", { class: "more" }, compact(c.age)),
     trendCell(c.trend));
   return row;
 }

@@ -36,7 +36,7 @@ export function openDetail(id) {
     by("detail-all").checked = false;
     panel.scrollTop = 0;
   }
-  by("detail-title").focus({ preventScroll: true });
+  by("detail-title").focus({ preventScroll: getComputedStyle(panel).position === "fixed" });
 }
 
 /** The neighbours of a cluster in the table, around its ends. */
@@ -55,22 +55,31 @@ export function showMissing(reason) {
 export function showDetail(found) {
   const { id, alive, lifecycle } = found;
   by("detail-title").replaceChildren(dot(id), `Cluster ${id}`);
-  by("detail-told").textContent = alive ? told(found) : `No longer there: ${sentence(lifecycle.at(-1))} ` +
-    `at event ${compact(lifecycle.at(-1).at)}.`;
+  by("detail-told").textContent = alive ? told(found) : gone(found);
   by("detail-body").hidden = false;
-  for (const part of ["detail-now", "detail-now-too"]) by(part).hidden = !alive;
-  if (alive) {
-    showFeatures(found);
-    showRecent(found);
+  const shown = alive ? found : found.last && { id, ...found.last };
+  for (const part of ["detail-now", "detail-now-too"]) by(part).hidden = !shown;
+  by("detail-apart").textContent = alive ? "What sets it apart" : "What set it apart";
+  if (shown) {
+    showFeatures(shown);
+    showRecent(shown);
   }
   showShare(by("detail-share"), found);
   listChanges(by("detail-changes"), lifecycle);
 }
 
-function told({ share, trend, weight, born, age }) {
+function gone({ lifecycle, last }) {
+  const end = `No longer there: ${sentence(lifecycle.at(-1))} at event ${compact(lifecycle.at(-1).at)}.`;
+  return last ? `${end} When last seen, at event ${compact(last.at)}, it had ${percent(last.share)} of the stream: ${last.words}.` : end;
+}
+
+/** Words with a capital letter and a full stop. */
+const asSentence = (words) => `${words[0].toUpperCase()}${words.slice(1)}.`;
+
+function told({ words: apart, share, trend, weight, born, age }) {
   const { words, points } = trendOf(trend);
-  return `${percent(share)} of the stream, ${words}${points ? ` (${points} points within a minute)` : ""}. ` +
-    `Size ${compact(weight)}, born at event ${compact(born)}, ${compact(age)} events ago.`;
+  return `${asSentence(apart)} ${percent(share)} of the stream, ${words}${points ? ` (${points} percentage points within a minute)` : ""}. ` +
+    `Size ${compact(weight)} events, born at event ${compact(born)}, ${compact(age)} events ago.`;
 }
 
 // ------------------------------------------------------------------ features

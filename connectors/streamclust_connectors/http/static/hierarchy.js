@@ -1,8 +1,11 @@
 // The dendrogram of a snapshot, and where it is cut.
 
-import { colour, draw, faint } from "./theme.js";
+import { area, placed } from "./labels.js";
+import { draw, faint, muted, shade } from "./theme.js";
 import { count } from "./format.js";
 
+const SIZE = 12; // pixels of the ids
+const ROOM = 1.06; // height of the chart in units of the highest join
 const BRANCHES = 120; // what lies below so many branches is drawn as one
 export const MOST = 40; // clusters that the slider can cut into
 
@@ -77,7 +80,7 @@ function likenesses(tree, cut) {
   return cut.map((node) => id.get(node));
 }
 
-export function showHierarchy(chart, note, snapshot, tree, k) {
+export function showHierarchy(chart, note, snapshot, tree, k, chosen) {
   const cut = tops(tree, k);
   const group = groups(tree, cut);
   const shown = likenesses(tree, cut);
@@ -92,13 +95,23 @@ export function showHierarchy(chart, note, snapshot, tree, k) {
   });
   const branches = [...lines].map(([i, line]) => ({
     type: "scatter", mode: "lines", ...line, hoverinfo: "skip", name: i < 0 ? "above the cut" : `group ${i}`,
-    line: { color: i < 0 ? faint() : colour(shown[i]), width: i < 0 ? 1.5 : 2 },
+    line: { color: i < 0 ? faint() : shade(shown[i], chosen), width: i < 0 ? 1.5 : shown[i] === chosen ? 4 : 2 },
   }));
   const published = tree.ids.map((id, node) => [id, node]).filter(([id, node]) => id >= 0 && tree.place[node] !== null);
+  const [width, height] = area(chart);
+  const unit = [width / (tree.ends.size + 1), height / (tree.level[2 * tree.n - 2] * ROOM || 1)]; // pixels
+  const labels = published.map(([id, node]) => {
+    const [x, y] = [(tree.place[node] + 1) * unit[0], tree.level[node] * unit[1] + SIZE * 0.65];
+    return { id, mass: tree.mass[node], text: String(id), places: [[x, y], [x, y + SIZE], [x, y + 2 * SIZE]] };
+  });
+  labels.sort((a, b) => (b.id === chosen) - (a.id === chosen) || b.mass - a.mass);
+  const written = placed(labels, SIZE);
+  const { color } = getComputedStyle(document.body);
   const names = {
-    type: "scatter", mode: "text", name: "ids", hoverinfo: "skip", textposition: "top center", textfont: { size: 12 },
-    x: published.map(([, node]) => tree.place[node]), y: published.map(([, node]) => tree.level[node]),
-    text: published.map(([id]) => `<b>${id}</b>`),
+    type: "scatter", mode: "text", name: "ids", hoverinfo: "skip", textposition: "middle center", cliponaxis: false,
+    x: written.map(({ place }) => place[0] / unit[0] - 1), y: written.map(({ place }) => place[1] / unit[1]),
+    text: written.map(({ text }) => `<b>${text}</b>`),
+    textfont: { size: SIZE, color: written.map(({ id }) => (chosen === null || id === chosen ? color : muted())) },
   };
   const above = tree.level[2 * tree.n - k], below = tree.level[2 * tree.n - 1 - k];
   const line = k > 1 ? (above + below) / 2 : above;
@@ -106,9 +119,9 @@ export function showHierarchy(chart, note, snapshot, tree, k) {
   draw(chart, [...branches, names], {
     shapes: k > 1 ? [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: line, y1: line, line: style }] : [],
     xaxis: { visible: false, range: [-1, tree.ends.size] },
-    yaxis: { title: { text: "height" }, rangemode: "tozero" },
+    yaxis: { title: { text: "difference" }, range: [0, (tree.level[2 * tree.n - 2] || 1) * ROOM] },
   });
   chart.setAttribute("aria-label", `Dendrogram of snapshot ${snapshot.version}, cut into ${k} clusters`);
-  note.textContent = `Snapshot ${snapshot.version} (${snapshot.method}) after ${count(snapshot.events)} events: ` +
-    `${count(tree.n)} leaves, ${count(snapshot.n_clusters)} clusters. Numbers are the ids of published clusters.`;
+  note.textContent = `The lower two branches join, the more alike they are. Snapshot ${snapshot.version}, after ` +
+    `${count(snapshot.events)} events: ${count(snapshot.n_clusters)} clusters, whose ids are written at their branches.`;
 }

@@ -1,10 +1,12 @@
 // The river: shares of the clusters over time, stacked, and what happened to them.
 
-import { clock, colour, draw, legend, pattern } from "./theme.js";
-import { address, compact, element, local } from "./format.js";
+import { area, placed } from "./labels.js";
+import { QUIET } from "./novelty.js";
+import { clock, draw, legend, muted, pattern, shade } from "./theme.js";
+import { address, compact, duration, element, local } from "./format.js";
 
-const LISTED = 100;
-const NARROW = 0.03; // a share too small to write an id beside
+const SIZE = 13; // pixels of the ids
+const INSTANT = 0.001; // seconds between the last sample of a band and its end
 const SYMBOLS = { born: "circle", returned: "triangle-right", split: "triangle-up", merged: "triangle-down", died: "x" };
 const SIGNS = { born: "●", returned: "▶", split: "▲", merged: "▼", died: "✕" };
 
@@ -26,18 +28,37 @@ export function bandOrder(ids, changes) {
   return [...[...ids].filter((id) => !told.includes(id)).sort((a, b) => a - b), ...told];
 }
 
-export function showLifecycle(chart, all, changes) {
+/** The samples without those of pauses, in which no events came: the river ends where one begins. */
+export function flowing({ at, events, shares }) {
+  const kept = { at: [], events: [], shares: [] };
+  const add = (moment, n, now) => { kept.at.push(moment); kept.events.push(n); kept.shares.push(now); };
+  for (let i = 0; i < at.length; i++) {
+    let last = i;
+    while (events[last + 1] === events[i]) last++;
+    add(at[i], events[i], shares[i]);
+    if (at[last] - at[i] >= QUIET) {
+      add(at[i] + INSTANT, events[i], {});
+      if (last + 1 < at.length) add(at[last], events[i], {});
+    } else for (let j = i + 1; j <= last; j++) add(at[j], events[j], shares[j]);
+    i = last;
+  }
+  return kept;
+}
+
+export function showLifecycle(chart, note, all, changes, chosen) {
   const first = Math.max(0, all.shares.findIndex((now) => Object.keys(now).length));
-  const history = { at: all.at.slice(first), events: all.events.slice(first), shares: all.shares.slice(first) };
+  const history = flowing({ at: all.at.slice(first), events: all.events.slice(first), shares: all.shares.slice(first) });
   const times = history.at.map(local);
+  const silence = (all.at.at(-1) ?? 0) - all.at[Math.max(0, all.events.indexOf(all.events.at(-1)))];
+  note.textContent = silence >= QUIET ? `No events for ${duration(silence)}: the bands end there.` : "";
   const ids = new Set(history.shares.flatMap((now) => Object.keys(now).map(Number)));
   const order = bandOrder(ids, changes);
   river = { ...history, order };
   const bands = order.map((id) => ({
     type: "scatter", mode: "lines", stackgroup: "shares", name: `cluster ${id}`, x: times, showlegend: false,
-    y: history.shares.map((now) => now[id] ?? 0), line: { width: 0.5, color: colour(id) },
-    fillcolor: colour(id),
-    fillpattern: { shape: pattern(id), bgcolor: colour(id), fgcolor: "rgba(255,255,255,.5)", size: 6 },
+    y: history.shares.map((now) => now[id] ?? 0), line: { width: 0.5, color: shade(id, chosen) },
+    fillcolor: shade(id, chosen),
+    fillpattern: { shape: pattern(id), bgcolor: shade(id, chosen), fgcolor: "rgba(255,255,255,.5)", size: 6 },
     hovertemplate: `cluster ${id}: %{y:.1%}<extra></extra>`,
   }));
   const placed = changes.map((change) => place(change, history, order)).filter(Boolean);
@@ -50,24 +71,33 @@ export function showLifecycle(chart, all, changes) {
       text: mine.map((p) => sentence(p.change)), hovertemplate: "%{text}<extra></extra>",
     };
   });
-  draw(chart, [...bands, ...marks, ends(history, order, times)], {
+  draw(chart, [...bands, ...marks, ends(chart, history, order, times, chosen)], {
     showlegend: true, legend, margin: { l: 48, r: 28, t: 40, b: 28 },
-    xaxis: { ...clock(chart), showgrid: false, range: [times[0], times.at(-1)] },
+    xaxis: { ...clock(chart, all.at.at(-1) - history.at[0]), showgrid: false, range: [times[0], local(all.at.at(-1))] },
     yaxis: { range: [0, 1], tickformat: ".0%", showgrid: false },
   });
   const latest = changes.length ? ` The latest change: ${sentence(changes.at(-1))}.` : "";
   chart.setAttribute("aria-label", `Shares of ${order.length} clusters over time.${latest}`);
 }
 
-/** The ids of the bands that reach the present, at their ends. */
-function ends(history, order, times) {
-  const now = history.shares.at(-1) ?? {};
+/** The ids of the bands at their ends, the chosen one and the widest where there is no room for all. */
+function ends(chart, history, order, times, chosen) {
+  const last = history.shares.findLastIndex((now) => Object.keys(now).length);
+  const now = history.shares[last] ?? {};
+  const height = area(chart, [48, 28, 40, 28])[1];
   let below = 0;
-  const middle = order.map((id) => (below += now[id] ?? 0) - (now[id] ?? 0) / 2);
-  const wide = order.map((id, i) => [id, middle[i]]).filter(([id]) => now[id] > NARROW);
+  const labels = order.map((id) => {
+    below += now[id] ?? 0;
+    return { id, share: now[id] ?? 0, text: String(id), places: [[0, (below - (now[id] ?? 0) / 2) * height]] };
+  }).filter(({ share }) => share > 0);
+  labels.sort((a, b) => (b.id === chosen) - (a.id === chosen) || b.share - a.share);
+  const shown = placed(labels, SIZE);
+  const { color } = getComputedStyle(document.body);
   return {
-    type: "scatter", mode: "text", x: wide.map(() => times.at(-1)), y: wide.map(([, y]) => y), cliponaxis: false,
-    text: wide.map(([id]) => ` <b>${id}</b>`), textposition: "middle right", hoverinfo: "skip", showlegend: false,
+    type: "scatter", mode: "text", name: "ids", cliponaxis: false, textposition: "middle right", hoverinfo: "skip",
+    showlegend: false, x: shown.map(() => times[last]), y: shown.map(({ place }) => place[1] / height),
+    text: shown.map(({ text }) => ` <b>${text}</b>`),
+    textfont: { size: SIZE, color: shown.map(({ id }) => (chosen === null || id === chosen ? color : muted())) },
   };
 }
 
@@ -93,11 +123,11 @@ export function sentence(change) {
 }
 
 export function listChanges(list, changes) {
-  const shown = JSON.stringify(changes.slice(-LISTED));
+  const shown = JSON.stringify(changes);
   if (list.dataset.shown === shown) return; // links keep their focus
   list.dataset.shown = shown;
-  list.replaceChildren(...changes.slice(-LISTED).reverse().map((change) => element("li", {},
-    element("span", { class: "muted" }, `at ${compact(change.at)}`),
+  list.replaceChildren(...changes.toReversed().map((change) => element("li", {},
+    element("span", { class: "muted" }, `event ${compact(change.at)}`),
     element("span", { "aria-hidden": "true" }, `${SIGNS[change.kind] ?? "·"} `),
     ...linkedSentence(change))));
 }

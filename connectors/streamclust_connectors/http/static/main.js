@@ -1,6 +1,6 @@
 // The page: asks the service once a second while someone looks, and shows what it says.
 
-import { ask, keepToken, Refused, Unauthorised } from "./api.js";
+import { ask, hasToken, keepToken, Refused, Unauthorised } from "./api.js";
 import { showClusters } from "./clusters.js";
 import { linked, linkNeighbours, openDetail, showDetail, showMissing } from "./detail.js";
 import { showFigures } from "./figures.js";
@@ -10,8 +10,11 @@ import { address } from "./format.js";
 import { drawnRiver, listChanges, showLifecycle } from "./lifecycle.js";
 import { showNovelty } from "./novelty.js";
 import { onPick, pickFromRiver, pickFromView } from "./picking.js";
+import { tellRows } from "./rows.js";
 import { compared, offerSnapshots } from "./snapshots.js";
+import { copyButton, showStart } from "./start.js";
 import { themeButton } from "./theme.js";
+import { shownChanges, shownHistory, timeControls } from "./time.js";
 import { offerAxes, pairAxes, showView, viewQuery } from "./view.js";
 
 const SECOND = 1000;
@@ -133,16 +136,22 @@ function show() {
   by("about").textContent = `${status.source}, ${status.family} clusters of ${features}`;
   by("version").textContent = `streamclust ${status.version}`;
   showFigures(by("figures"), by("spoken"), status, history);
+  showStart(by("start"), by("curl"), by("start-note"), status, hasToken());
   showGroup(by("group"), by("members"), by("group-note"), status.group);
   if (status.events === 0) {
     if (linked() !== null) showMissing("no events yet");
     return;
   }
-  showClusters(by("clusters").querySelector("tbody"), state.clusters, linked());
-  showView(by("view"), by("view-note"), state.view);
-  showLifecycle(by("lifecycle"), history, state.changes);
-  listChanges(by("changes"), state.changes);
-  showNovelty(by("novelty"), by("novelty-none"), history);
+  offerTime(history);
+  const [chosen, shown] = [linked(), shownHistory(history)];
+  const changes = shownChanges(state.changes, history, shown);
+  showClusters(by("clusters").querySelector("tbody"), state.clusters, chosen);
+  tellClusters();
+  showView(by("view"), by("view-note"), state.view, chosen);
+  showLifecycle(by("lifecycle"), by("lifecycle-note"), shown, changes, chosen);
+  listChanges(by("changes"), changes);
+  tellChanges(state.seen - changes.length);
+  showNovelty(by("novelty"), by("novelty-none"), shown);
   showChosen();
 }
 
@@ -158,6 +167,8 @@ function showChosen() {
 async function choose() {
   openDetail(linked());
   if (!state.status?.events) return;
+  show(); // the choice at once, the answer when it comes
+  showSnapshot();
   try {
     await askDetail();
     show();
@@ -178,7 +189,7 @@ function showSnapshot() {
   by("no-snapshot").textContent = "";
   const k = Number(by("cut").value);
   by("cut-told").textContent = `${k} cluster${k === 1 ? "" : "s"}`;
-  showHierarchy(by("hierarchy"), by("hierarchy-note"), state.snapshot, tree, k);
+  showHierarchy(by("hierarchy"), by("hierarchy-note"), state.snapshot, tree, k, linked());
   by("compared").textContent = state.against ? compared(state.against, state.snapshot) : "";
 }
 
@@ -256,6 +267,10 @@ onPick(by("view"), pickFromView(() => state.view), pick);
 onPick(by("lifecycle"), pickFromRiver(drawnRiver), pick);
 window.addEventListener("hashchange", choose);
 window.addEventListener("popstate", () => openDetail(linked()));
+copyButton(by("copy"), by("curl"));
+const tellClusters = tellRows(by("clusters"), by("clusters-seen"), "clusters");
+const tellChanges = tellRows(by("changes").parentElement, by("changes-seen"), "changes");
+const offerTime = timeControls(by, show);
 themeButton(by("theme"), () => { show(); showSnapshot(); });
 openDetail(linked());
 tick();

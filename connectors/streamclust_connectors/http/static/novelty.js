@@ -1,9 +1,9 @@
 // How novel events are, over time; where none came, there is a gap.
 
-import { clock, colour, draw, legend } from "./theme.js";
+import { clock, draw, legend, series } from "./theme.js";
 import { duration, local } from "./format.js";
 
-const QUIET = 3; // seconds without events that are worth a word
+export const QUIET = 3; // seconds without events that are worth a word
 
 /** Stretches of samples, from the first to before the last, in which events came. */
 export function stretches(values) {
@@ -28,19 +28,20 @@ export function showNovelty(chart, note, { at, novelty, novelty_high: high }) {
   const around = (start, turned) => parts.flatMap(([from, to]) => [
     ...start.slice(from, to), ...turned.slice(from, to).reverse(), null]);
   const between = {
-    type: "scatter", mode: "none", fill: "toself", fillcolor: `${colour(4)}22`, hoverinfo: "skip", showlegend: false,
+    type: "scatter", mode: "none", fill: "toself", fillcolor: `${series(1)}22`, hoverinfo: "skip", showlegend: false,
     x: around(times, times), y: around(novelty, high),
   };
   draw(chart, [
-    between, line("mean", novelty, colour(0), { width: 2 }), line("95%", high, colour(4), { width: 1.5, dash: "dot" }),
+    between, line("mean", novelty, series(0), { width: 2 }), line("1 in 20 above", high, series(1), { width: 1.5, dash: "dot" }),
   ], {
     showlegend: true, legend, margin: { l: 48, r: 8, t: 30, b: 28 },
-    xaxis: { ...clock(chart), range: [times[0], times.at(-1)] },
+    yaxis: { nticks: 5 },
+    xaxis: { ...clock(chart, at.at(-1) - at[0]), range: [times[0], times.at(-1)] },
   });
   const last = parts.at(-1)?.[1] ?? 0;
   const silence = last ? at.at(-1) - at[last - 1] : Infinity;
   note.hidden = silence < QUIET;
   note.textContent = last ? `No events for ${duration(silence)}.` : "No events came since the service started.";
   const now = silence < QUIET ? `now ${novelty[last - 1].toFixed(2)} on average` : note.textContent;
-  chart.setAttribute("aria-label", `Novelty over time; ${now}`);
+  chart.setAttribute("aria-label", `Novelty over time, ${now}`);
 }

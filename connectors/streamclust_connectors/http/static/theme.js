@@ -1,19 +1,25 @@
 // Light and dark, and the colours of clusters.
 
+import { PALETTE } from "./palette.js";
+
 const KEY = "streamclust-theme";
+const DAY = 86_400; // seconds
 const preferred = matchMedia("(prefers-color-scheme: dark)");
 
-// Eight hues, chosen to differ for all kinds of colour vision and to stand out from white and from near black.
-// A cluster has its hue by its id, so it keeps it; ids eight apart differ by their dashes.
-const LIGHT = ["#1f9bba", "#90145f", "#829821", "#3414a1", "#d7397b", "#584503", "#9847ca", "#0a7e3a"];
-const DARK = ["#52cff3", "#ca488f", "#b0cd26", "#6967e1", "#fc85ad", "#89722f", "#c780f7", "#1cb657"];
+// A cluster has its colour by its id, the one that it has in the library's pictures; ids 64 apart differ by their dashes.
 const DASHES = ["solid", "dash", "dot"];
 const PATTERNS = ["", "/", "."];
 
 export const isDark = () => (document.documentElement.dataset.theme || (preferred.matches ? "dark" : "light")) === "dark";
-export const colour = (id) => (isDark() ? DARK : LIGHT)[id % LIGHT.length];
-export const dash = (id) => DASHES[Math.floor(id / LIGHT.length) % DASHES.length];
-export const pattern = (id) => PATTERNS[Math.floor(id / LIGHT.length) % PATTERNS.length];
+export const colour = (id) => PALETTE[id % PALETTE.length];
+/** The colour of a cluster or, of one that is not chosen while another is, a hint of it. */
+export const shade = (id, chosen) => (chosen === null || id === chosen ? colour(id) : `${colour(id)}40`);
+export const dash = (id) => DASHES[Math.floor(id / PALETTE.length) % DASHES.length];
+export const pattern = (id) => PATTERNS[Math.floor(id / PALETTE.length) % PATTERNS.length];
+/** Colours of curves that stand for no cluster: the mean and the upper end of novelty. */
+export const series = (i) => (isDark() ? ["#79bbff", "#fc85ad"] : ["#0b5cad", "#c2255c"])[i];
+/** Colour of words beside the point. */
+export const muted = () => (isDark() ? "#a5b0c0" : "#525c6e");
 export const faint = () => (isDark() ? "#6b7686" : "#8a94a4");
 
 /** A button that changes the theme; `changed` draws everything anew. */
@@ -33,9 +39,10 @@ export function themeButton(button, changed) {
 }
 
 /** An axis of time that writes no more moments than there is room for. */
-export const clock = (chart) => (
-  { type: "date", nticks: Math.max(2, Math.floor(chart.clientWidth / 130)), tickangle: 0, tickformat: "%H:%M:%S" }
-);
+export const clock = (chart, seconds) => ({
+  type: "date", nticks: Math.max(2, Math.floor(chart.clientWidth / 130)), tickangle: 0,
+  tickformat: seconds > DAY ? "%d %b %H:%M" : "%H:%M:%S",
+});
 export const legend = { orientation: "h", traceorder: "normal", yanchor: "bottom", y: 1.02, x: 0 };
 
 const room = new ResizeObserver((changes) => {

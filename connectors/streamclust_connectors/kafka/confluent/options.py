@@ -13,6 +13,10 @@ RENAMED = {
     "sasl_mechanism": "sasl.mechanisms",
     "sasl_plain_username": "sasl.username",
     "sasl_plain_password": "sasl.password",
+    "sasl_oauth_token_url": "sasl.oauthbearer.token.endpoint.url",
+    "sasl_oauth_client_id": "sasl.oauthbearer.client.id",
+    "sasl_oauth_client_secret": "sasl.oauthbearer.client.secret",
+    "sasl_oauth_scope": "sasl.oauthbearer.scope",
 }
 
 
@@ -29,4 +33,6 @@ def properties(options: Mapping[str, Any]) -> dict[str, Any]:
         else:
             joined = ",".join(value) if isinstance(value, (list, tuple)) else value
             found[RENAMED.get(name, name.replace("_", "."))] = joined
+    if "sasl.oauthbearer.token.endpoint.url" in found:
+        found["sasl.oauthbearer.method"] = "oidc"
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ from streamclust_connectors.kafka.confluent.error_translation import (
     failure_of,
     translated_errors,
 )
+from streamclust_connectors.kafka.confluent.librdkafka_log import log as librdkafka_log
 
 PRODUCER: dict[str, Any] = {
     "linger.ms": 20,
@@ -31,8 +31,6 @@ PRODUCER: dict[str, Any] = {
 FULL_WAIT_SECONDS = 0.1
 """Time between two attempts to queue a message while the queue is full."""
 
-log = logging.getLogger(__name__)
-
 
 class ConfluentSender:
     """librdkafka's producer; the options are librdkafka's properties."""
@@ -44,7 +42,7 @@ class ConfluentSender:
         self._failures: list[KafkaError] = []
         self._n_partitions: dict[str, int] = {}
         with translated_errors():
-            self.producer = Producer(found, logger=log)
+            self.producer = Producer(found, logger=librdkafka_log)
             if transactional_id is not None:
                 self.producer.init_transactions(BROKER_TIMEOUT_SECONDS)
 
@@ -62,8 +60,10 @@ class ConfluentSender:
         """Queue messages."""
         produce, failed = self.producer.produce, self._failed
         number = -1 if partition is None else partition
-        for value, key, headers, _ in outputs:
+        for value, key, headers, _, timestamp in outputs:
             more: dict[str, Any] = {"headers": list(headers)} if headers else {}
+            if timestamp is not None:
+                more["timestamp"] = timestamp
             try:
                 produce(topic, value, key, number, failed, **more)
             except BufferError:

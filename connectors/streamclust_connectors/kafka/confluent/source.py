@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import logging
 import time
-import uuid
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import repeat
 from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as KafkaMessage
-from confluent_kafka.admin import AdminClient
 
 from streamclust_connectors.interfaces import (
     Assigned,
@@ -29,10 +27,14 @@ from streamclust_connectors.interfaces import (
     Revoked,
     Transient,
 )
-from streamclust_connectors.kafka.client_protocols import BROKER_TIMEOUT_SECONDS, COMMITTED_TIMEOUT_SECONDS
+from streamclust_connectors.kafka.client_protocols import Connection
 from streamclust_connectors.kafka.confluent.error_translation import ClientFailed, failure, translated_errors
+from streamclust_connectors.kafka.confluent.inquiries import ConfluentInquiries
+from streamclust_connectors.kafka.confluent.librdkafka_log import log as librdkafka_log
 from streamclust_connectors.kafka.confluent.options import properties
 from streamclust_connectors.kafka.confluent.sender import ConfluentSender
+from streamclust_connectors.kafka.diagnosis import explained_failure
+from streamclust_connectors.kafka.progress_watch import ProgressWatch
 
 CONSUMER: dict[str, Any] = {
     "enable.auto.commit": False,  # offsets come from the checkpoint
@@ -44,6 +46,7 @@ CONSUMER: dict[str, Any] = {
     "allow.auto.create.topics": False,  # a misspelt name must not create a topic
     "enable.partition.eof": True,  # reports the end of a partition after transaction markers
     "reconnect.backoff.max.ms": 1000,
+    "topic.metadata.refresh.interval.ms": 60_000,  # new partitions are found that soon
 }
 OWN = ("group.id", "group.instance.id", "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms")
 """Properties that only consumers have."""
@@ -71,6 +74,7 @@ class ConfluentSource:
     """
 
     finished = False
+    remote = True
 
     def __init__(
         self,
@@ -82,8 +86,11 @@ class ConfluentSource:
     ) -> None:
         self.topics, self.group, self.max_poll_records = list(topics), group, max_poll_records
         given = {"bootstrap_servers": bootstrap_servers, "group_id": group} | options
-        self.options = CONSUMER | properties(given)
+        self._given, self.options = given, CONSUMER | properties(given)
         self._consumer: Consumer | None = None
+        self._connection = Connection(self._connect, Consumer.close)
+        self._inquiries = ConfluentInquiries(self.options, self._shared)
+        self._watch = ProgressWatch(ConfluentInquiries(self.options, self._shared))
         self._rebalances: list[Assigned | Revoked] = []
         self._failure: Exception | None = None
         """Error received together with records; raised by the next poll, after the records are delivered."""
@@ -103,27 +110,40 @@ class ConfluentSource:
     def consumer(self) -> Consumer:
         """The client, connected when first needed."""
         if self._consumer is None:
-            with translated_errors():
-                consumer = Consumer(self.options, logger=log)
-            try:
-                self._check_topics(consumer)
-            except BaseException:
-                consumer.close()
-                raise
-            self._consumer = consumer
-            consumer.subscribe(self.topics, on_assign=self._assigned, on_revoke=self._revoked)
+            self._join(self._connect())
+        assert self._consumer is not None
         return self._consumer
+
+    @property
+    def connecting(self) -> bool:
+        """Whether `poll` returned nothing because there is no connection yet."""
+        return self._connection.under_way
+
+    def _connect(self) -> Consumer:
+        with translated_errors():
+            consumer = Consumer(self.options, logger=librdkafka_log)
+        try:
+            self._check_topics(consumer)
+        except BaseException:
+            consumer.close()
+            raise
+        return consumer
+
+    def _join(self, consumer: Consumer) -> None:
+        """Use a connected client: join the group."""
+        self._consumer = consumer
+        consumer.subscribe(self.topics, on_assign=self._assigned, on_revoke=self._revoked)
 
     def check_options(self) -> None:
         """Raise ValueError if librdkafka does not know an option or its value."""
         try:
-            Consumer(self.options, logger=log).close()
+            Consumer(self.options, logger=librdkafka_log).close()
         except KafkaException as error:
             raise ValueError(error.args[0].str()) from None
 
     def _check_topics(self, consumer: Consumer) -> None:
         """Raise Transient if a topic does not exist."""
-        with translated_errors():
+        with explained_failure(self._given), translated_errors():
             found = {
                 name: consumer.list_topics(name, TOPIC_TIMEOUT_SECONDS).topics[name] for name in self.topics
             }
@@ -205,19 +225,34 @@ class ConfluentSource:
         response to its last attempt, and so fences itself. Two processes with the same id would fence each other
         forever: if this one is fenced again within SHARED_ID_SECONDS, it stops.
         """
-        self._drop()
-        if self._memberships:
-            self._rebalances.append(Revoked(sorted(self._memberships)))
-        self._memberships, self._unsought, self._next = {}, set(), {}
+        self._forget_consumer()
         before, self._failed_at = self._failed_at, time.monotonic()
         if self._failed_at - before < SHARED_ID_SECONDS:
             raise Fenced(f"another process uses the same group instance id: {error}") from error
+
+    def _forget_consumer(self) -> None:
+        """Drop the consumer; its partitions are revoked, and the next poll connects another."""
+        self._drop()
+        if self._memberships:
+            self._rebalances.append(Revoked(sorted(self._memberships)))
+        self._memberships, self._unsought, self._next, self._paused = {}, set(), {}, False
+        self._watch.reset()
 
     def _poll(self, seconds: float) -> Sequence[Assigned | Revoked | Batch]:
         if self._failure is not None:
             found, self._failure = self._failure, None
             raise found
+        if self._consumer is None:
+            connected = self._connection.wait(seconds)
+            if connected is None:
+                return []
+            self._join(connected)
         consumer = self.consumer
+        self._watch.update({} if self._paused else self._sought())
+        if stalled := self._watch.stalled:
+            (topic, number), why = next(iter(stalled.items()))
+            self._forget_consumer()
+            raise Transient(f"the consumer is replaced: of {topic}-{number} {why}")
         with translated_errors():
             messages = consumer.consume(1, seconds)  # with a larger number it would wait for all of them
         if messages:
@@ -228,6 +263,15 @@ class ConfluentSource:
         rebalances, self._rebalances = self._rebalances, []
         rebalances += self._reassigned()
         return [*rebalances, *self._batches(messages)]
+
+    def _sought(self) -> dict[Partition, int]:
+        """Next offset to deliver of each sought partition."""
+        names = self._memberships.keys() - self._unsought
+        return {name: self._next[name] for name in names if name in self._next}
+
+    def unread(self) -> dict[Partition, str]:
+        """Sought partitions that deliver nothing though they have records, and the reason."""
+        return self._watch.unread()
 
     def _batches(self, messages: list[KafkaMessage]) -> list[Batch]:
         """Messages as batches of one partition each; errors among them are kept for the next poll."""
@@ -255,21 +299,9 @@ class ConfluentSource:
 
     def extent(self, partition: Partition) -> Extent:
         """First and end offset, topic id and number of partitions."""
-        with translated_errors():
-            found = self.consumer.get_watermark_offsets(TopicPartition(*partition), BROKER_TIMEOUT_SECONDS)
-            if found is None:
-                raise Transient(f"the broker did not return the end offset of {partition[0]}-{partition[1]}")
-            topic = self._describe(partition[0])
-        self._ends[partition] = found[1]
-        return Extent(*found, topic["topic_id"], len(topic["partitions"]))
-
-    def _describe(self, topic: str) -> dict[str, Any]:
-        admin = AdminClient(self._shared, logger=log)
-        futures = admin.describe_topics(TopicCollection([topic]), request_timeout=BROKER_TIMEOUT_SECONDS)
-        found = futures[topic].result()
-        bits = found.topic_id.get_most_significant_bits(), found.topic_id.get_least_significant_bits()
-        whole = b"".join(part.to_bytes(8, "big", signed=True) for part in bits)
-        return {"topic_id": str(uuid.UUID(bytes=whole)), "partitions": found.partitions}
+        found = self._inquiries.extent(partition)
+        self._ends[partition] = found.end
+        return found
 
     def seek(self, partition: Partition, offset: int) -> None:
         """Deliver from this offset on."""
@@ -320,25 +352,19 @@ class ConfluentSource:
 
     def committed(self, partition: Partition) -> int | None:
         """Offset committed by the group; waits for pending transactions."""
-        with translated_errors():
-            (found,) = self.consumer.committed([TopicPartition(*partition)], COMMITTED_TIMEOUT_SECONDS)
-            if found.error is not None:
-                raise failure(found.error)
-        return int(found.offset) if found.offset >= 0 else None
+        return self._inquiries.committed(partition)
 
     def lag(self) -> dict[Partition, int]:
         """End offset minus position of each partition, where known."""
         consumer, found = self._consumer, dict[Partition, int]()
         if consumer is None:
             return found
-        for name in self._memberships.keys() - self._unsought:
-            if name not in self._next:
-                continue
+        for name, at in self._sought().items():
             known = None
             with suppress(KafkaException):
                 known = consumer.get_watermark_offsets(TopicPartition(*name), cached=True)
-            end = max(self._ends.get(name, 0), -1 if known is None else known[1])
-            found[name] = max(0, end - self._next[name])
+            end = max(self._ends.get(name, 0), self._watch.end(name) or 0, -1 if known is None else known[1])
+            found[name] = max(0, end - at)
         return found
 
     # ---------------------------------------------------------------- sending, closing
@@ -354,6 +380,9 @@ class ConfluentSource:
 
     def close(self) -> None:
         """Leave the group, unless membership is static."""
+        self._connection.abandon()
+        self._watch.close()
+        self._inquiries.close()
         ours = {name: at for name, at in self._committed_offsets.items() if name in self._memberships}
         if ours and self._consumer is not None:
             with suppress(KafkaException):

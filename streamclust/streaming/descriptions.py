@@ -1,0 +1,217 @@
+"""Clusters in words: the features that set each apart, its share, whether it grows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from html import escape
+from typing import Any, Literal, NamedTuple, overload
+
+import numpy as np
+from scipy.special import ndtr
+
+from streamclust._kernels.types import Floats
+from streamclust.families.hellinger import hellinger
+from streamclust.lineage import HistoryStep
+from streamclust.moments import Moments
+
+Trend = Literal["growing", "steady", "shrinking"]
+
+MAX_TOLD_FEATURES = 3
+"""Features told of a cluster of measurements."""
+MAX_TOLD_WORDS = 5
+"""Words told of a cluster of counts or yes/no features."""
+MIN_DISTANCE = 0.02
+"""Squared Hellinger distance from all events below which a feature is not told."""
+MIN_SHIFT = 0.5
+"""Standard deviations of all events by which a cluster's mean is told as high or low."""
+TREND_DEVIATES = 4.0
+"""Standard deviations by which two shares must differ to be told as a trend."""
+
+
+class FeatureMixture(NamedTuple):
+    """Means and standard deviations of every cluster (clusters, D), and the clusters' shares.
+
+    Deviations are NaN for families that keep none (counts and yes/no features).
+    """
+
+    family: str
+    names: tuple[Hashable, ...]
+    mean: Floats
+    std: Floats
+    share: Floats
+
+    def overall(self) -> tuple[Floats, Floats]:
+        """Mean and variance of each feature over all clusters."""
+        mean = self.share @ self.mean
+        within = self.share @ np.square(self.std)
+        return mean, within + self.share @ np.square(self.mean - mean)
+
+    def percentile(self, feature: int, value: float) -> float:
+        """Share of all events below a value of a feature, if clusters are normal."""
+        spread = np.where(self.std[:, feature] > 0, self.std[:, feature], 1e-300)
+        with np.errstate(over="ignore"):  # far beyond a cluster of almost no width
+            return float(self.share @ ndtr((value - self.mean[:, feature]) / spread))
+
+    def words(self, cluster: int) -> str:
+        """The features that set a cluster apart, the most telling first.
+
+        >>> mean, std = np.array([[0.0, 5.0], [9.0, 5.0]]), np.ones((2, 2))
+        >>> mixture = FeatureMixture("gaussian", ("length", "noise"), mean, std, np.array([0.9, 0.1]))
+        >>> mixture.words(1), mixture.words(0)
+        ('length high (95th percentile)', 'length middle (45th percentile), narrower')
+        >>> baskets = FeatureMixture("poisson", ("tea", "nails"), np.array([[4.0, 0.0], [1.0, 3.0]]),
+        ...     np.full((2, 2), np.nan), np.array([0.5, 0.5]))
+        >>> baskets.words(0)
+        'often tea (1.6 times the average)'
+        """
+        counts = np.isnan(self.std).all()
+        mean, variance = self.overall()
+        own = np.square(self.std[cluster])
+        distance = hellinger(
+            self.family, self.mean[cluster], np.where(np.isnan(own), variance, own), mean, variance
+        )
+        order = [int(d) for d in np.argsort(-distance, kind="stable") if distance[d] >= MIN_DISTANCE]
+        if counts:
+            there = [d for d in order if self.mean[cluster, d] > mean[d]][:MAX_TOLD_WORDS]
+            told = [f"{self.names[d]} ({self._times(cluster, d, mean)})" for d in there]
+            return "often " + ", ".join(told) if told else "like all events"
+        found = [self._direction(cluster, d, mean[d], variance[d]) for d in order[:MAX_TOLD_FEATURES]]
+        return ", ".join(found) or "like all events"
+
+    def _times(self, cluster: int, feature: int, mean: Floats) -> str:
+        value = self.mean[cluster, feature]
+        if self.family == "bernoulli":
+            return f"{value:.0%}, on average {mean[feature]:.0%}"
+        return f"{value / mean[feature]:.2g} times the average"
+
+    def _direction(self, cluster: int, feature: int, mean: float, variance: float) -> str:
+        place = self.percentile(feature, self.mean[cluster, feature])
+        shift = (self.mean[cluster, feature] - mean) / math.sqrt(variance) if variance > 0 else 0.0
+        level = "low" if shift <= -MIN_SHIFT else "high" if shift >= MIN_SHIFT else "middle"
+        width = (
+            ""
+            if level != "middle"
+            else (", narrower" if self.std[cluster, feature] ** 2 < variance else ", wider")
+        )
+        return f"{self.names[feature]} {level} ({ordinal(100 * place)} percentile){width}"
+
+
+def mixture_of(family: str, names: tuple[Hashable, ...], rows: Moments) -> FeatureMixture:
+    """The mixture of clusters with these moments."""
+    if rows.kind == "none":
+        std = np.full(rows.mean.shape, np.nan)
+    elif rows.kind == "scalar":
+        std = np.broadcast_to(np.sqrt(rows.covariance)[:, None], rows.mean.shape)
+    else:
+        variance = (
+            rows.covariance if rows.kind == "diagonal" else np.diagonal(rows.covariance, axis1=1, axis2=2)
+        )
+        std = np.sqrt(np.maximum(variance, 0.0))
+    return FeatureMixture(family, names, rows.mean, std, rows.weight / rows.weight.sum())
+
+
+def ordinal(number: float) -> str:
+    """A number between 1 and 99 with its ending.
+
+    >>> ordinal(1.2), ordinal(11), ordinal(52.0), ordinal(99.9)
+    ('1st', '11th', '52nd', '99th')
+    """
+    n = min(max(round(number), 1), 99)
+    return f"{n}{'th' if 11 <= n <= 13 else {1: 'st', 2: 'nd', 3: 'rd'}.get(n % 10, 'th')}"
+
+
+def trend(steps: Sequence[HistoryStep], cluster: int) -> Trend:
+    """Whether a cluster's share of the latest quarter of a history differs from that of the quarter before.
+
+    >>> steps = [HistoryStep(100 * i, 100.0, {0: 100.0 - 10 * i, 1: 10.0 * i}) for i in range(1, 9)]
+    >>> trend(steps, 1), trend(steps, 0), trend(steps[:2], 1)
+    ('growing', 'shrinking', 'steady')
+    """
+    size = len(steps) // 4
+    if not size:
+        return "steady"
+    shares, totals = [], []
+    for part in (steps[-2 * size : -size], steps[-size:]):
+        total = sum(step.total for step in part)
+        shares.append(sum(step.weight.get(cluster, 0.0) for step in part) / max(total, 1e-300))
+        totals.append(max(total, 1e-300))
+    both = (shares[0] * totals[0] + shares[1] * totals[1]) / sum(totals)
+    error = math.sqrt(max(both * (1 - both), 0.0) * (1 / totals[0] + 1 / totals[1]))
+    if abs(shares[1] - shares[0]) <= TREND_DEVIATES * error:
+        return "steady"
+    return "growing" if shares[1] > shares[0] else "shrinking"
+
+
+@dataclass(frozen=True)
+class ClusterLine:
+    """A cluster in one line."""
+
+    id: int
+    share: float
+    weight: float
+    born: int
+    """Number of events learnt before it was born."""
+    trend: Trend
+    words: str
+    """The features that set it apart."""
+
+    def __str__(self) -> str:
+        return f"cluster {self.id}: {self.words}; {self.share:.0%} of events; {self.trend}"
+
+
+class Descriptions(Sequence[ClusterLine]):
+    """A line for each cluster, the heaviest first; prints as a table.
+
+    >>> print(Descriptions([ClusterLine(7, 0.125, 250.0, 1, "growing", "visits low (8th percentile)")]))
+    cluster  share      events  trend      what sets it apart
+          7    12%         250  growing    visits low (8th percentile)
+    """
+
+    def __init__(self, lines: Iterable[ClusterLine]) -> None:
+        self._lines = tuple(lines)
+
+    @overload
+    def __getitem__(self, place: int) -> ClusterLine: ...
+    @overload
+    def __getitem__(self, place: slice) -> Descriptions: ...
+    def __getitem__(self, place: int | slice) -> ClusterLine | Descriptions:
+        return Descriptions(self._lines[place]) if isinstance(place, slice) else self._lines[place]
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def __iter__(self) -> Iterator[ClusterLine]:
+        return iter(self._lines)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """A dictionary for each line, as data frames are made of."""
+        return [asdict(line) for line in self._lines]
+
+    def __str__(self) -> str:
+        rows = [f"{'cluster':>7}  {'share':>5}  {'events':>10}  {'trend':9}  what sets it apart"]
+        rows += [
+            f"{line.id:>7}  {line.share:>5.0%}  {line.weight:>10,.0f}  {line.trend:9}  {line.words}"
+            for line in self._lines
+        ]
+        return "\n".join(rows)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        cells = "".join(
+            f"<tr><td>{line.id}</td><td>{line.share:.0%}</td><td>{line.weight:,.0f}</td><td>{line.trend}</td>"
+            f"<td>{escape(line.words)}</td></tr>"
+            for line in self._lines
+        )
+        head = "<tr><th>cluster<th>share<th>events<th>trend<th>what sets it apart</tr>"
+        return f"<table>{head}{cells}</table>"
+
+
+def describe_all(clusters: Iterable[Any], steps: Iterable[HistoryStep]) -> Descriptions:
+    """A line for each of these clusters, with the trend of its share."""
+    history = list(steps)
+    return Descriptions(
+        ClusterLine(c.id, c.share, c.weight, c.born, trend(history, c.id), c.words()) for c in clusters
+    )
