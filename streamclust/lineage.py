@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
+from streamclust.visits import Visits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -182,6 +183,7 @@ class Mark(NamedTuple):
     born_at: dict[int, int]
     history: tuple[HistoryStep, ...]
     n_unreported: int
+    visits: Visits
 
 
 class Lineage:
@@ -200,6 +202,8 @@ class Lineage:
         self.history = History()
         self.level: int | None = None
         """Number of clusters of the level that this lineage follows, to be noted with events."""
+        self.visits = Visits()
+        """When each cluster was last there, and how long it has stayed away before."""
         self._next = 0
         self._log: deque[Change] = deque(maxlen=MAX_EVENTS)
         self._unreported: deque[Change] = deque()
@@ -227,7 +231,8 @@ class Lineage:
 
     def retire(self, at: int, version: int, cluster: int, weight: float) -> None:
         """Report a cluster as dead though the summary still contains it."""
-        fed_until = self.history.fed_until(cluster)
+        record = self.visits.records.get(cluster)
+        fed_until = self.history.fed_until(cluster) if record is None else record.last
         self.retired[cluster] = max(at if fed_until is None else fed_until, self.born_at[cluster])
         self._report([Change("died", at, version, {cluster: weight}, {})])
 
@@ -237,6 +242,7 @@ class Lineage:
         A part that split from a cluster after that was retired was never reported: it is born now.
         """
         since = self.retired.pop(cluster)
+        self.visits = self.visits.returned(cluster, at)
         if self.born_at[cluster] > since:
             self._report([Change("born", at, version, {}, {cluster: weight})])
         else:
@@ -321,6 +327,7 @@ class Lineage:
             self.born_at.copy(),
             tuple(self.history),
             len(self._unreported),
+            self.visits,
         )
 
     def restore(self, mark: Mark) -> None:
@@ -329,7 +336,7 @@ class Lineage:
             self._unreported.pop()
             self._log.pop()
         self._next, self.retired, self.born_at = mark.next_id, mark.retired.copy(), mark.born_at.copy()
-        self.history = History(mark.history)
+        self.history, self.visits = History(mark.history), mark.visits
 
     def plot(self, **options: Any) -> Axes:
         """The clusters as a river of bands: see `streamclust.plots.plot_lineage`."""
@@ -348,6 +355,7 @@ class Lineage:
             "retired": [[i, since] for i, since in sorted(self.retired.items())],
             "log": [change.to_dict() for change in self._log],
             "history": self.history.to_list(),
+            "visits": self.visits.to_list(),
         }
 
     @classmethod
@@ -360,6 +368,8 @@ class Lineage:
         lineage._log.extend(map(Change.from_dict, state["log"]))
         lineage.retired = lineage._away_since(state["retired"])
         lineage.history = History.from_list(state.get("history", ()))  # older checkpoints have none
+        if "visits" in state:
+            lineage.visits = Visits.from_list(state["visits"])
         return lineage
 
     def _away_since(self, retired: Iterable[Any]) -> dict[int, int]:

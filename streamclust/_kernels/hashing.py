@@ -18,3 +18,16 @@ def splitmix64(numbers: Ints) -> NDArray[np.uint64]:
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(z ^ (z >> np.uint64(31)))
+
+
+def splitmix64_of(number: int) -> int:
+    """`splitmix64` of one whole number, in plain Python: sooner than an array of one.
+
+    >>> hex(splitmix64_of(1))
+    '0xe220a8397b1dcdaf'
+    """
+    mask = (1 << 64) - 1
+    z = number * 0x9E3779B97F4A7C15 & mask
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & mask
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & mask
+    return z ^ (z >> 31)

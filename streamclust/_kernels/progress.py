@@ -15,6 +15,7 @@ FIRST = frozenset(
         "engine.assign.assign_points",
         "engine.assign.cheapest",
         "engine.dependence.block_bends",
+        "engine.outside.watch_outside",
         "engine.windows.at_rest",
         "engine.windows.block_sums",
         "engine.windows.fit_statistics",

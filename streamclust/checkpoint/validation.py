@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from streamclust.engine import Engine, Model
 from streamclust.engine.background import Refit
 from streamclust.engine.event_ring import EventRing
+from streamclust.engine.outside_alarm import OutsideAlarm
 from streamclust.engine.projection import Projection, Stage
 from streamclust.engine.results import Result
 from streamclust.engine.wide_events import RECENT_EVENTS, Block
@@ -77,8 +78,11 @@ def check_counter(name: str, value: object) -> None:
         must(isinstance(value, bool), f"{name} must be true or false, got {value!r}")
     elif name == "last_failure":
         must(isinstance(value, str), f"{name} must be text, got {value!r}")
-    elif name in ("tolerated", "last_challenge"):
+    elif name in ("tolerated", "last_challenge", "known_time"):
         number(name, value, least=0.0)
+    elif isinstance(value, OutsideAlarm):
+        for part, found in value._asdict().items():
+            (number if part in ("level", "bar") else whole)(f"{part} of the {name}", found)
     else:
         whole(name, value)
 

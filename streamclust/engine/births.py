@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
+from streamclust.engine.continuity import continuous_pairs
 from streamclust.engine.model import Model
 from streamclust.engine.newborn import newborn
 from streamclust.engine.present_events import PresentEvents
@@ -45,12 +46,45 @@ class Births:
         outside &= ~self._resume(rows, outside, penalty)
         if outside.mean() <= counters.tolerated:
             return
-        born = newborn(stream.published, rows[outside], penalty, self.present.evidence)
+        born = self._open_among(rows[outside], float(gap * weight.mean() / len(rows)))
+        counters.change_due = min(counters.change_due, counters.next_look if born else counters.n_seen)
+
+    def open_latest(self, n: int) -> bool:
+        """Open clusters for those of the latest n events that are far outside all others; whether there are any.
+
+        Events just outside may be of a cluster that moves: a look tells, which has seen more of them.
+        """
+        stream, penalty = self.stream, self.stream.settings.birth_penalty
+        recent, model = stream.shards.recent, stream.published
+        rows, weight = recent.latest(n)
+        if not len(rows):
+            rows, weight = recent.watched_rows(n), recent.watched_weights(n)
+        outside = model.outside(rows) if penalty is None else beyond(model, rows, penalty)
+        outside &= ~self._resume(rows, outside, penalty)
+        outside &= model.nearest(rows).distance > TUNING.alarm_reach * reach(model.n_coordinates)
+        return bool(outside.any()) and self._open_among(rows[outside], float(weight.mean()))
+
+    def _open_among(self, outsiders: Floats, each: float) -> bool:
+        """Open clusters for events outside all others that weigh `each`; whether there are any, young ones included."""
+        evidence = self.present.evidence
+        if evidence < 1.0:
+            outsiders = outsiders[~self._strayed(outsiders)]
+        born = newborn(self.stream.published, outsiders, self.stream.settings.birth_penalty, evidence)
         apart = born[np.flatnonzero(~self._near_young(born.mean))]
-        each = float(gap * weight.mean() / len(rows))
         if len(apart) and each > 0:
             self.open(apart.scale(each))
-        counters.change_due = min(counters.change_due, counters.next_look if len(born) else counters.n_seen)
+        return len(born) > 0
+
+    def _strayed(self, outsiders: Floats) -> Bools:
+        """Which events outside all clusters are of a source that has wandered there from the nearest one."""
+        model = self.stream.published
+        k, d = len(model.rows), model.n_coordinates
+        rows = self.stream.shards.recent.latest()[0]
+        cell = model.see(rows).cell
+        outside = cell == k
+        cell[outside] = k + model.nearest(rows[outside]).component
+        passed = np.diagonal(continuous_pairs(cell, rows[:, :d], 2 * k), k)
+        return np.asarray(passed[model.nearest(outsiders).component])
 
     def _add_strays(self, rows: Floats, cell: Ints, whitened: Floats) -> None:
         """Keep events outside every large cluster for the search for rare ones."""

@@ -84,20 +84,36 @@ class Engine:
         part = stream.shards[shard]
         self.features.notice()
         self.do_due()  # what was due before, if that was interrupted
-        for run in self.runs(len(x)):
+        done = 0
+        while done < len(x):
+            end = min(len(x), done + max(1, self.until_due))
+            n, alarm = self.monitor.watch(x[done:end], None if missing is None else missing[done:end])
+            run = slice(done, done + n)
             filled = None if missing is None else missing[run]
             with HeldInterrupts():
                 part.learn(x[run], w[run], t[run], stream.n_seen, filled)
                 stream.shards.recent.add(x[run], w[run] if len(w) else None, stream.n_seen, filled)
-                stream.counters.n_seen += run.stop - run.start
+                stream.counters.n_seen += n
+                stream.counters.alarm = alarm
             self.do_due()
+            done += n
 
-    def runs(self, n: int) -> Iterator[slice]:
-        """Slices of the next n events, each up to the event at which a look, a refit or a publication is due.
+    def runs(self, n: int, rows: Callable[[slice], Floats]) -> Iterator[slice]:
+        """Slices of the next n events during which the model does not change; learn each before the next.
 
-        Each must be learnt before the next is asked for. The model does not change within a slice.
+        `rows` gives some of them as `until_change` takes them.
         """
-        return schedule.runs(n, lambda: self.until_due)
+        return schedule.runs(
+            n, lambda done: self.until_change(rows(slice(done, done + max(1, self.until_due))))
+        )
+
+    def until_change(self, rows: Floats) -> int:
+        """Number of these next rows during which the model does not change: until a look or another step is due.
+
+        They are in the clusters' coordinates, NaN where a value is missing.
+        """
+        rows = np.ascontiguousarray(rows[: max(1, self.until_due)])
+        return self.monitor.watch(rows, np.isnan(rows))[0]
 
     @property
     def until_due(self) -> int:
@@ -105,7 +121,7 @@ class Engine:
         if self.stream.led:
             return sys.maxsize
         counters, refit = self.stream.counters, self.stream.pending_refit
-        due = min(counters.next_refit, counters.next_look)
+        due = min(counters.next_refit, counters.next_look, counters.alarm.due)
         return (due if refit is None else min(due, refit.due)) - counters.n_seen
 
     def do_due(self) -> None:
@@ -119,6 +135,8 @@ class Engine:
         before, looks = stream.model, stream.n_seen >= stream.counters.next_look
         if stream.pending_refit is not None and stream.n_seen >= stream.pending_refit.due:
             self.refitter.publish(stream.pending_refit)
+        if stream.n_seen >= stream.counters.alarm.due:
+            self.monitor.search_outside()
         if stream.counters.n_refits == 0 and stream.n_seen >= stream.counters.next_refit:
             self.refitter.start()  # before the look: one cluster of all is nothing to look by
         if looks and stream.model is not None:

@@ -21,7 +21,7 @@ class FixedComponents:
     component: Ints
     weight: Floats
     retired: Bools
-    """Which belong to retired clusters; these come last."""
+    """Which belong to clusters that are retired or away; these come last."""
 
     def __len__(self) -> int:
         return len(self.component)
@@ -39,33 +39,35 @@ class FixedComponents:
 NO_FIXED = FixedComponents(NOWHERE, np.zeros(0), np.zeros(0, dtype=bool))
 
 
-def fixed_components(model: Model, rare: Ints, tree: SummaryTree, each: float) -> FixedComponents:
-    """Rare components of active clusters, and those of retired clusters that a tree of all events still knows.
+def fixed_components(
+    model: Model, rare: Ints, tree: SummaryTree, each: float, away: Ints = NOWHERE
+) -> FixedComponents:
+    """Rare components of active clusters, and those of absent clusters that a tree of all events still knows.
 
-    A rare component keeps its share. A retired one has the weight that the tree has of it; it is forgotten if that is
-    less than the weight of a birth, of events that weigh `each`.
+    Absent are retired clusters, and the components that are `away`. A rare component keeps its share. An absent one has
+    the weight that the tree has of it; it is forgotten if that is less than the weight of a birth, of events that weigh
+    `each`.
     """
-    hidden = hidden_components(model)
     clusters = model.current.clusters
-    rare = np.setdiff1d(rare, hidden)
-    shown = clusters.weight.sum() - clusters.weight[rare].sum() - clusters.weight[hidden].sum()
-    hidden, known = remembered(model, tree, each)
+    absent = np.union1d(hidden_components(model), away)
+    rare = np.setdiff1d(rare, absent)
+    shown = clusters.weight.sum() - clusters.weight[rare].sum() - clusters.weight[absent].sum()
+    absent, known = remembered(model, absent, tree, each)
     rest = max(tree.weight - known.sum(), np.finfo(float).tiny)
     return FixedComponents(
-        np.concatenate([rare, hidden]),
+        np.concatenate([rare, absent]),
         np.concatenate([clusters.weight[rare] * rest / shown, known]),
-        np.repeat([False, True], [len(rare), len(hidden)]),
+        np.repeat([False, True], [len(rare), len(absent)]),
     )
 
 
-def remembered(model: Model, tree: SummaryTree, each: float) -> tuple[Ints, Floats]:
-    """The components of retired clusters that a tree of all events still knows, and the weight it has of them."""
-    hidden = hidden_components(model)
-    if not len(hidden):
-        return hidden, np.zeros(0)
+def remembered(model: Model, absent: Ints, tree: SummaryTree, each: float) -> tuple[Ints, Floats]:
+    """The components, of these, that a tree of all events still knows, and the weight it has of them."""
+    if not len(absent):
+        return absent, np.zeros(0)
     points, weight = tree.sample()
     cell = model.with_retired.see(points).cell
-    known = np.asarray(np.bincount(cell, weight, model.result.n_clusters + 1)[hidden], dtype=float)
+    known = np.asarray(np.bincount(cell, weight, model.result.n_clusters + 1)[absent], dtype=float)
     heaviest = np.argsort(-known, kind="stable")[: TUNING.max_retired_components]
     lasting = np.sort(heaviest[known[heaviest] >= TUNING.min_cluster_events * each])
-    return hidden[lasting], known[lasting]
+    return absent[lasting], known[lasting]

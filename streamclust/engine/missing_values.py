@@ -61,7 +61,9 @@ def with_zeros(
 ) -> Iterator[CompleteRows]:
     """Blocks in which missing values are 0. Features join with the event that brings them, however batched."""
     shards, width = engine.shards, widths(rows)
-    for run in engine.runs(len(rows)):
+    for run in engine.runs(
+        len(rows), lambda part: zero_filled(rows[part], max(int(width[-1]), engine.n_features))
+    ):
         done = run.start
         while done < run.stop:
             with HeldInterrupts():
@@ -103,6 +105,7 @@ def filled_in(
         same = int(np.searchsorted(width[done:], engine.n_features, side="right"))
         end = done + min(max(1, engine.until_due), same)
         block = rows[done:end, : engine.n_features]
+        block = block[: engine.until_change(block)]
         missing = np.isnan(block)
         by_leaf = np.flatnonzero(missing[:, engine.imputer.n_imputable :].any(axis=1))
         if len(by_leaf) and by_leaf[0] == 0:

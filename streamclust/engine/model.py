@@ -33,7 +33,7 @@ from streamclust.engine.results import (
 )
 from streamclust.families.cost_form import CostForm, Quadratic
 from streamclust.families.gaussian import GaussianParameters
-from streamclust.families.marginal import marginal
+from streamclust.families.marginal import PointParameters, marginal
 from streamclust.late import logsumexp
 from streamclust.levels import Path, path_of_counts, path_of_gaussians
 from streamclust.moments import Moments
@@ -417,7 +417,8 @@ class Model:
         total = float(self.active.clusters.weight.sum())
         nothing = Moments.empty(1, points.shape[1], family.scatter)
         anew = family.predictive(family.posterior(nothing), points)[:, 0] + np.log(phi0 / (total + phi0))
-        return np.asarray(self.active.log_joint(points).max(axis=1) < anew)
+        known = log_density(self.active, self._parameters, points) + self.log_share
+        return np.asarray(known.max(axis=1) + family.log_base(points) < anew)
 
     def log_joint(self, points: Floats) -> Floats:
         """log p(x, component) for the components active; missing features are integrated out."""
@@ -440,6 +441,11 @@ class Model:
             return np.broadcast_to(self.log_share, (len(points), len(self.rows)))
         parameters = marginal(point_parameters(self._widened), known)
         return np.asarray(log_density(self._widened, parameters, points) + self.log_share)
+
+    @cached_property
+    def _parameters(self) -> PointParameters:
+        """Those of the components active: densities under them cost less than those under posteriors."""
+        return point_parameters(self.active)
 
     @cached_property
     def log_share(self) -> Floats:

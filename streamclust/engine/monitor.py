@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from streamclust._kernels.types import Bools, Floats
 from streamclust.engine import drift, schedule
 from streamclust.engine.births import Births
 from streamclust.engine.cluster_updates import moved, with_latest
 from streamclust.engine.drift import Findings
 from streamclust.engine.new_features import FeatureSearch
+from streamclust.engine.outside_alarm import Outside, OutsideAlarm
 from streamclust.engine.present_events import PresentEvents
 from streamclust.engine.retirement import Retirement
 from streamclust.engine.schedule import RefitRequest
@@ -27,6 +29,8 @@ class Monitor:
         self.retirement = retirement
         self.features = features
         self.births = Births(stream, present, retirement)
+        self._outside: Outside | None = None
+        """Tells which events are outside every cluster of the model."""
 
     def look(self) -> RefitRequest | None:
         """Bring the model up to date; the refit that should follow, if any."""
@@ -40,6 +44,8 @@ class Monitor:
         self._learn_latest(gap)
         if not self.features.lacks_directions:
             self.births.open_new(gap)
+        self.retirement.note_visits()
+        self.retirement.retire_absent()
         thorough = schedule.thorough(counters.n_seen, gap)
         if thorough or counters.look_gap < TUNING.look_events:
             self.retirement.judge()
@@ -54,6 +60,38 @@ class Monitor:
         if counters.n_seen >= counters.change_due or (waited and self._drifts()):
             return RefitRequest(schedule.lag_of_change(counters.n_seen, counters.n_seen - counters.begin))
         return None
+
+    # ---------------------------------------------------------------- between looks
+
+    def watch(self, rows: Floats, missing: Bools | None = None) -> tuple[int, OutsideAlarm]:
+        """How many of the next rows come until the outside alarm sounds, at most all, and its state after them.
+
+        They are in the clusters' coordinates; those with `missing` values count for nothing.
+        """
+        stream, counters = self.stream, self.stream.counters
+        if stream.model is None or stream.led or self.features.lacks_directions or not len(rows):
+            return len(rows), counters.alarm
+        if self._outside is None or self._outside.model is not stream.model:
+            self._outside = Outside(stream.model, stream.settings.birth_penalty)
+        return self._outside.watch(counters.alarm, rows, counters.n_seen, counters.tolerated, missing)
+
+    def search_outside(self) -> None:
+        """The outside alarm has sounded: move clusters, then open some for the events outside since its level left 0.
+
+        A look follows soon if clusters were opened, and with it a refit that judges them.
+        """
+        counters = self.stream.counters
+        n = counters.n_seen - counters.alarm.since
+        counters.alarm = counters.alarm.silenced()
+        self._follow()
+        if self.births.open_latest(n):
+            soon = max(counters.n_seen + TUNING.min_window_events, counters.next_look - counters.look_gap + 1)
+            counters.change_due = min(counters.change_due, soon)
+            if soon < counters.next_look:
+                counters.look_gap -= counters.next_look - soon
+                counters.next_look = soon
+
+    # ---------------------------------------------------------------- parts of a look
 
     def _drifts(self) -> bool:
         """Whether the latest events are spread otherwise than all events."""
@@ -70,12 +108,18 @@ class Monitor:
         counters.moving = found.fresh is not None
         if found.fresh is not None:
             self.stream.model = moved(model, found.fresh.rows, found.fresh.weight)
-        if found.since is not None:
+        if found.since is not None and self._is_certain(found.since.span):
             span = found.since.span
             counters.begin = max(counters.begin, counters.n_seen - span)
             due = counters.n_seen + schedule.wait_after_change(span, found.fits)
             counters.change_due = min(counters.change_due, due)
         return found
+
+    def _is_certain(self, span: int) -> bool:
+        """Whether a change was seen in enough independent events; notes how dependent they are, as the past ends."""
+        counters = self.stream.counters
+        counters.known_time = 1.0 / self.present.evidence
+        return span >= TUNING.min_change_events * len(self.stream.published.rows) * counters.known_time
 
     def _learn_latest(self, gap: int) -> None:
         """Update the clusters with the events since their last update, unless those weigh little."""

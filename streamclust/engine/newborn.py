@@ -11,6 +11,7 @@ from streamclust.engine.results import reach
 from streamclust.engine.tuning import TUNING
 from streamclust.late import gammaln
 from streamclust.moments import Moments
+from streamclust.refit.bkm.fit import fit_points
 from streamclust.refit.dp_means.online import lead
 from streamclust.refit.partition import Partition
 
@@ -19,9 +20,10 @@ def newborn(model: Model, outsiders: Floats, penalty: float | None = None, evide
     """New clusters for watched events that are outside all others; their weights count watched events.
 
     Outsiders are grouped by DP-means in a single pass (`lead`). λ² is `penalty` or, without one, that of a cluster of
-    average variance. A group of enough independent events, of measurements distinct ones, is a birth if, by the
-    infinite mixture's rule, its events are likelier as a cluster than as members of the nearest. An event counts for
-    `evidence` independent ones, or fewer if the outsiders themselves depend on each other.
+    average variance; counts, which have no variance, are grouped by a search. A group of enough independent events, of
+    measurements distinct ones, is a birth if, by the infinite mixture's rule, its events are likelier as a cluster than
+    as members of the nearest. An event counts for `evidence` independent ones, or fewer if the outsiders themselves
+    depend on each other.
     """
     clusters = model.active.clusters
     d = clusters.n_features
@@ -30,7 +32,9 @@ def newborn(model: Model, outsiders: Floats, penalty: float | None = None, evide
     if penalty is not None:
         groups = lead(outsiders, penalty)
     elif typical is None:
-        groups = np.zeros(len(outsiders), dtype=np.int64)
+        assert isinstance(model.active, Partition)
+        outsiders = outsiders[-TUNING.max_grouped_counts :]
+        groups = fit_points(model.active.family, outsiders, search="quick").labels
     else:
         variance = np.einsum("ii->i", typical) if typical.ndim == 2 else np.broadcast_to(typical, d)
         groups = lead(outsiders / np.sqrt(variance), 4 * reach(d))

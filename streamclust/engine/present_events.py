@@ -35,7 +35,9 @@ class PresentEvents:
         key, kept = (self.stream.n_seen, begin), self._evidence
         if kept is None or kept[0] != key or kept[1] is not model:
             kept = self._evidence = key, model, self.stream.shards.recent.sequence(begin).evidence(model)
-        return kept[2]
+        known = self.stream.counters.known_time
+        short = self.stream.n_seen - begin < TUNING.known_times * known
+        return min(kept[2], 1.0 / known) if short else kept[2]
 
     def recent(self, gap: int) -> tuple[Floats, Floats]:
         """Events that stand for the last `gap`, and their weights."""

@@ -17,9 +17,10 @@ from streamclust.engine.event_rows import (
     sparse_rows,
     stacked_rows,
     under_each_other,
+    widths,
     with_width,
 )
-from streamclust.engine.missing_values import completed
+from streamclust.engine.missing_values import completed, zero_filled
 from streamclust.engine.watched_events import chosen_of
 from streamclust.engine.wide_events import RECENT_EVENTS, Block, RecentWideEvents
 from streamclust.interrupts import HeldInterrupts
@@ -130,9 +131,23 @@ class Projection:
         until_look = LOOK_EVENTS - self.n_learnt % LOOK_EVENTS
         return self.engine.until_due if self.sketch is None else min(self.engine.until_due, until_look)
 
-    def runs(self, n: int) -> Iterator[slice]:
-        """Slices of the next n events during which the model does not change; learn each before the next."""
-        return schedule.runs(n, lambda: self.until_due)
+    def runs(self, rows: Rows | list[Row]) -> Iterator[slice]:
+        """Slices of the next events during which the model does not change; learn each before the next."""
+        n = len(rows) if isinstance(rows, list) else rows.shape[0]
+        return schedule.runs(n, lambda done: self._until_change(rows[done : done + max(1, self.until_due)]))
+
+    def _until_change(self, rows: Rows | list[Row]) -> int:
+        """Number of the next rows, of those until something is due, during which the model does not change."""
+        n = len(rows) if isinstance(rows, list) else rows.shape[0]
+        if self.stage == "new" or self.gathers:
+            return n
+        if self.sketch is not None:
+            return self.engine.until_change(self.sketch.project(self._matrix(rows)))
+        complete = dense(rows)
+        width = self.engine.n_features
+        if self.zeros or isinstance(complete, list):
+            return self.engine.until_change(zero_filled(complete, max(width, int(widths(complete)[-1]))))
+        return self.engine.until_change(with_width(complete, width))
 
     def n_waiting_by_shard(self) -> dict[Hashable, int]:
         """Number of events of each shard that wait."""

@@ -33,13 +33,14 @@ class RecentEvents:
         self._shards = shards
         self._strays: WatchedEvents | None = None
         self.ring = EventRing(0, TUNING.look_events)
-        """The latest events in a row; families of counts keep none."""
+        """The latest events in a row; counts of very many features are not kept."""
 
     # ---------------------------------------------------------------- changing
 
     def add(self, rows: Floats, weight: Floats | None, at: int, missing: Bools | None = None) -> None:
         """Keep the latest events in a row, the first of which is number `at` of the stream."""
-        if is_discrete(self._shards.settings.family):
+        if is_discrete(self._shards.settings.family) and self._shards.capacity > TUNING.max_whole_counts:
+            self.forget_latest()
             return
         self._open_ring()
         first = max(0, len(rows) - TUNING.look_events)

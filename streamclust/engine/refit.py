@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
+from streamclust.engine.continuity import sources
+from streamclust.engine.dependence import RecentSequence
 from streamclust.engine.dp_means import refit_dp_means
 from streamclust.engine.fixed_components import FixedComponents
 from streamclust.engine.imputation import Gaps, supported
@@ -20,6 +22,7 @@ from streamclust.engine.results import (
     Result,
     check_finite,
     chosen,
+    having,
     joined,
     weighing,
 )
@@ -54,6 +57,8 @@ def find(given: RefitInput) -> Found:
     best = fit_dependent(given, tree, start if given.mode.fresh else with_prior(start, given.old.result))
     if isinstance(tree, WithStrays) and settings.refit == "bkm" and not given.mode.drifted:
         best = keeping_rare(settings, best, start, *tree.outside())
+    if given.tree.n_independent < best.n_clusters * (tree.n_features + 1):
+        best = with_whole_ways(best, given.events.sequence)
     if given.mode.drifted:
         best = keeping(best, fed(best, given.events.watched))
     if given.events.gaps is not None:
@@ -84,6 +89,21 @@ def find(given: RefitInput) -> Found:
     return Found(
         best, shared, shared.sum(axis=1), new_weight @ member, strangers, tuple(owner.tolist()), plateaus
     )
+
+
+def with_whole_ways(result: Result, sequence: RecentSequence) -> Result:
+    """The clusters, with those merged that are parts of the way of one source that wanders.
+
+    Where independent events are fewer than D + 1 for each cluster, clusters are found in the curve of its way.
+    """
+    if result.n_clusters == 1 or not by_itself(result).whitened_features:
+        return result
+    model = by_itself(result)
+    d = result.clusters.n_features
+    parts = [(model.see(rows).cell, rows[:, :d]) for rows in (sequence.latest, sequence.watched)]
+    source = sources(parts, result.n_clusters)
+    k = int(source.max()) + 1
+    return result if k == result.n_clusters else having(result, result.clusters.to_groups(source, k))
 
 
 def keeping_supported(result: Result, events: Gaps) -> Result:

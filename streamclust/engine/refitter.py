@@ -64,6 +64,7 @@ class Refitter:
         if stream.model is not None:
             self.retirement.judge()  # before a refit that sees nothing of clusters that have gone
         summary = self._summary()
+        counters.known_time = 1.0 / self.present.evidence
         counters.last_refit = counters.n_seen
         quiet, full = self._is_quiet(), self._is_full(summary.tree)
         self._schedule_next(summary, quiet, full)
@@ -166,7 +167,8 @@ class Refitter:
         model = self.stream.published
         left_out = np.union1d(fixed.component, hidden_components(model))
         if not summary.drifted and model.hidden:
-            known = remembered(model, summary.tree, self.present.weight_of_one())[0]
+            hidden, each = hidden_components(model), self.present.weight_of_one()
+            known = remembered(model, hidden, summary.tree, each)[0]
             left_out = np.setdiff1d(left_out, known)
         clusters = model.current.clusters
         rest = np.setdiff1d(np.arange(len(clusters)), left_out)
@@ -177,8 +179,8 @@ class Refitter:
 
         Soon after a change the tree is made of the present's events alone, since the leaves of the summary hold samples
         of what was before. Components too rare to be judged by those events stay fixed, without their events. Rare
-        components that have lost their weight do not: they are judged like all others. Retired clusters stay fixed
-        wherever the tree holds the latest events alone.
+        components that have lost their weight do not: they are judged like all others. Retired clusters, and those
+        that are away, stay fixed wherever the tree holds the latest events alone.
         """
         stream, model, begin = self.stream, self.stream.model, self.stream.counters.begin
         if model is None or not begin:
@@ -189,7 +191,9 @@ class Refitter:
         if not covered or n_independent < TUNING.min_window_events:
             return self._whole_summary()
         each = self.present.weight_of_one()
-        fixed = fixed_components(model, self._rare(model, weight, each), stream.shards.live_tree(), each)
+        away = self.retirement.away(rows, stream.n_seen - n_present)
+        rare = self._rare(model, weight, each)
+        fixed = fixed_components(model, rare, stream.shards.live_tree(), each, away)
         everyone = model.with_retired
         theirs = np.isin(everyone.nearest(rows).component, fixed.component[~fixed.retired])
         theirs |= np.isin(
@@ -211,10 +215,11 @@ class Refitter:
         """The tree of all shards, in the shares of the latest events if the stream has drifted."""
         shards, model = self.stream.shards, self.stream.model
         tree, drifted = self.present.tree()
-        if model is None or not (drifted and model.hidden):
+        if model is None or not drifted:
             return RefitTree(tree, drifted)
-        each = self.present.weight_of_one()
-        return RefitTree(tree, True, fixed=fixed_components(model, NOWHERE, shards.live_tree(), each))
+        rows, _, at = shards.recent.watched()
+        away, each = self.retirement.away(rows, int(at[0])), self.present.weight_of_one()
+        return RefitTree(tree, True, fixed=fixed_components(model, NOWHERE, shards.live_tree(), each, away))
 
     def _watched(self, drifted: bool) -> Floats:
         """The latest events, by which clusters are judged; none if drift is ignored, or too few were watched."""

@@ -6,10 +6,13 @@ from collections.abc import Set
 
 import numpy as np
 
+from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine.leaf_shares import kish
 from streamclust.engine.present_events import PresentEvents
+from streamclust.engine.results import NOWHERE
 from streamclust.engine.stream import Stream
 from streamclust.engine.tuning import TUNING
+from streamclust.visits import shares
 
 
 class Retirement:
@@ -23,19 +26,94 @@ class Retirement:
         """Retire clusters that the stream no longer feeds, and resume those that it has come back to."""
         if not self.stream.settings.follows:
             return
-        model, shards = self.stream.published, self.stream.shards
+        model = self.stream.published
         of, each = self.present.all_owners()
         weight = model.membership.weight
         count, share = np.bincount(of, minlength=len(weight)), np.bincount(of, each, len(weight)) / each.sum()
-        evidence = shards.recent.sequence(self.stream.counters.begin).share_evidence(model.with_retired)
-        independent = min(1.0, evidence * float(shards.recent.stands_for()[-1]))
-        expected = independent * kish(each) * weight / weight.sum()
+        expected = kish(each) * weight / weight.sum()
         fed = share >= TUNING.retired_share
         retired = np.array([cluster in self.stream.lineage.retired for cluster in model.ids])
-        back = retired & fed & (count >= TUNING.return_events)
+        back = retired & fed & (count >= TUNING.return_events) & self._visited_since_retired()
         gone = ~retired & ~fed & (count < TUNING.return_events) & (expected >= TUNING.min_expected_events)
+        gone &= self._absence() >= self._patience()
+        if gone.any():
+            gone &= self._independent() * expected >= TUNING.min_expected_events
         ids = np.array(model.ids)
         self.apply(set(ids[back].tolist()), set(ids[gone].tolist()))
+
+    # ---------------------------------------------------------------- visits
+
+    def note_visits(self) -> None:
+        """Note which clusters, retired or not, have been there since this was last done, if enough events have come."""
+        model, lineage, recent = self.stream.published, self.stream.lineage, self.stream.shards.recent
+        rows, _, at = recent.watched()
+        new = np.flatnonzero(at >= lineage.visits.seen)
+        if len(new) < TUNING.min_visit_events:
+            return
+        if model.hidden or model.moved:
+            model = model.with_retired
+            cell = model.see(rows[new]).cell
+        else:
+            cell = recent.seen_by(model.published).cell[new]
+        ids = np.append(np.array(model.ids)[np.append(model.place, 0)][:-1], -1)[cell]
+        lineage.visits = lineage.visits.after(at[new], ids, shares(model.ids, model.membership.weight))
+
+    def retire_absent(self) -> None:
+        """Retire clusters that stay away longer than they ever have, and longer than chance would have it."""
+        if not self.stream.settings.follows:
+            return
+        model, absence = self.stream.published, self._absence()
+        weight = model.membership.weight
+        expected = weight / weight.sum() * absence / TUNING.block_events
+        gone = (absence >= np.maximum(self._patience(), TUNING.look_events)) & (
+            expected >= TUNING.min_absent_events
+        )
+        gone &= [cluster not in self.stream.lineage.retired for cluster in model.ids]
+        if gone.any():
+            gone &= self._independent() * expected >= TUNING.min_absent_events
+            self.apply(set(), set(np.array(model.ids)[gone].tolist()))
+
+    def away(self, rows: Floats, first: int) -> Ints:
+        """The components of active clusters that have none of these rows, the latest from event number `first` on.
+
+        A refit of those alone would take them for dead.
+        """
+        if not self.stream.settings.follows:
+            return NOWHERE
+        model = self.stream.published
+        away = self._absence() > self.stream.n_seen - first
+        seen = np.bincount(model.see(rows).cell, minlength=len(model.rows) + 1)[:-1]
+        away[model.membership.active_clusters[model.place[seen > 0]]] = False
+        return np.asarray(model.rows[away[model.membership.owners[model.rows]]])
+
+    def _absence(self) -> Ints:
+        """Events since each cluster was last there."""
+        return self.stream.lineage.visits.absence(self.stream.published.ids, self.stream.n_seen)
+
+    def _patience(self) -> Floats:
+        """Events that each cluster must stay away, at least, to be gone."""
+        model = self.stream.published
+        weight = model.membership.weight
+        share = np.maximum(weight / weight.sum(), np.finfo(float).tiny)
+        return self.stream.lineage.visits.patience(model.ids, share)
+
+    def _visited_since_retired(self) -> Bools:
+        """Which clusters have been there since they were retired, or never were."""
+        since, records = self.stream.lineage.retired, self.stream.lineage.visits.records
+        return np.array(
+            [
+                name not in records or records[name].last > since.get(name, -1)
+                for name in self.stream.published.ids
+            ]
+        )
+
+    def _independent(self) -> float:
+        """Independent events that a watched one is worth in decisions about shares."""
+        recent, model = self.stream.shards.recent, self.stream.published
+        evidence = recent.sequence(self.stream.counters.begin).share_evidence(model.with_retired)
+        return min(1.0, evidence * float(recent.stands_for()[-1]))
+
+    # ---------------------------------------------------------------- publishing
 
     def apply(self, back: Set[int], gone: Set[int] = frozenset()) -> None:
         """Resume and retire these clusters; publish a new version of the model if that changes it."""

@@ -115,6 +115,7 @@ def give_up(stream: Stream, error: Exception) -> None:
         stream.model = stream.model.published
         counters.learnt_until = min(counters.learnt_until, stream.model.n_seen)
     counters.begin, counters.moving, counters.change_due = 0, False, schedule.NEVER
+    counters.alarm = counters.alarm.silenced()
     counters.next_look = max(counters.next_look, counters.n_seen + counters.look_gap)
     gap = max(min(counters.n_seen, stream.settings.refit_every), TUNING.min_refit_events)
     counters.next_refit = max(counters.next_refit, counters.n_seen + gap)

@@ -126,15 +126,17 @@ def challenged(evidence: float, last: float, quiet: bool = False, settled: bool 
     return evidence >= growth * last
 
 
-def runs(n: int, until_due: Callable[[], int]) -> Iterator[slice]:
+def runs(n: int, until_due: Callable[[int], int]) -> Iterator[slice]:
     """Slices of the next n events, each up to the event at which something is due; learn one before the next.
 
+    `until_due` is called with the number of events learnt.
+
     >>> due = iter([3, 10])
-    >>> list(runs(5, lambda: next(due)))
+    >>> list(runs(5, lambda done: next(due)))
     [slice(0, 3, None), slice(3, 5, None)]
     """
     done = 0
     while done < n:
-        end = min(n, done + max(1, until_due()))
+        end = min(n, done + max(1, until_due(done)))
         yield slice(done, end)
         done = end

@@ -198,7 +198,7 @@ class Shards(dict[Hashable, Shard]):
 
     def merge_tree(self, key: Hashable, tree: SummaryTree, n: int) -> None:
         """Learn everything that a tree has learnt into one shard; n events have been learnt before, in all shards."""
-        if not is_discrete(self.settings.family):
+        if not is_discrete(self.settings.family) or self.capacity <= TUNING.max_whole_counts:
             latest = min(tree.n_events, TUNING.look_events)
             at = np.arange(tree.n_events - latest, tree.n_events)
             self.recent.merge_latest(KeptEvents(drawn(tree, latest), np.ones(latest), at), n, tree.n_events)

@@ -9,6 +9,7 @@ from typing import Any, Self
 from streamclust.engine import schedule
 from streamclust.engine.background import Refit
 from streamclust.engine.model import Model
+from streamclust.engine.outside_alarm import OutsideAlarm
 from streamclust.engine.settings import EngineSettings
 from streamclust.engine.shards import Shards
 from streamclust.engine.shown_level import CommonWeight, ShownLevel
@@ -63,6 +64,9 @@ class Counters:
     """Event count at which features last appeared that earlier events have filled-in values of."""
     n_filled: int = 0
     """Events since then that lacked some feature."""
+    alarm: OutsideAlarm = field(default_factory=OutsideAlarm)
+    known_time: float = 1.0
+    """Events that were worth one independent event at the last refit or change."""
 
     def to_values(self) -> dict[str, Any]:
         """The counters by name."""
@@ -72,7 +76,9 @@ class Counters:
     def from_values(cls, values: Mapping[str, Any]) -> Self:
         """Counters from saved values; those that older checkpoints lack have their defaults."""
         names = {f.name for f in fields(cls)} & values.keys()
-        return cls(**{name: values[name] for name in names})
+        counters = cls(**{name: values[name] for name in names})
+        counters.alarm = OutsideAlarm(*counters.alarm)
+        return counters
 
 
 @dataclass

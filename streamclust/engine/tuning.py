@@ -105,7 +105,46 @@ class EngineTuning:
     weights have infinite variance. More let single events look like clusters, fewer change shapes where weights are
     alike. Decided by streams of Pareto weights (tests/streaming/test_outliers.py)."""
 
+    known_times: float = 20.0
+    """Correlation times that the present must last before its own events tell how dependent they are. Until then they
+    count for no more than before: a short part of a way looks like events that differ little. Decided by
+    `benchmarks/dependent.py` (correlation over 1,000 events, D = 16)."""
+    min_change_events: float = 2.0
+    """Independent events of each cluster in which a change is seen, at least: the mean of fewer wanders anyway. More
+    react later to changes of dependent streams. Decided by `benchmarks/dependent.py`."""
+    continuous_share: float = 0.5
+    """Squared steps between two cells, as a share of the squared differences of any two of their events, below which,
+    in every feature, both are parts of the way of one source. It is about 1 for independent sources. Decided by
+    `benchmarks/dependent.py`, with its neighbours not tried."""
+
     # ---------------------------------------------------------------- births and retirement
+
+    alarm_share: float = 0.5
+    """Share of events outside every cluster that the outside alarm tests against the usual share. Larger waits for
+    clusters that take more of the stream, smaller looks at more bursts of outliers. Not distinguished."""
+    alarm_nats: float = 20.0
+    """Log-likelihood ratio at which the outside alarm sounds first: six events in a row, where one in a hundred is
+    usual. Larger opens new clusters later, smaller searches more often. Decided by `benchmarks/dependent.py --only
+    births` (a takeover has an id after 10 to 20 events; heavy tails as without the alarm)."""
+    alarm_reach: float = 2.0
+    """Squared distance, in multiples of the one that holds nearly all of a cluster, beyond which events open clusters
+    as soon as the alarm sounds. Smaller opens clusters where one has moved. Decided by a move of 3.5 deviations
+    (tests/engine/test_drift.py)."""
+    dense_events: int = 32
+    """Events of counts that the alarm compares at once. Bounds time; not distinguished."""
+    max_whole_counts: int = 1_024
+    """Features of counts up to which the latest events are all kept. Bounds memory, since vocabularies can be wide; not
+    distinguished."""
+    max_grouped_counts: int = 512
+    """Events of counts, the latest outside all clusters, that are searched for new ones. Bounds time; not
+    distinguished."""
+    min_absent_events: float = 16.0
+    """Watched events that an absent cluster's share must let expect before it is gone; chance brings none once in ten
+    million. Fewer retire clusters by chance, more keep dead ones for longer. Decided by clusters that are replaced
+    (docs/measured.md): gone within two looks."""
+    min_visit_events: int = 128
+    """Watched events from which it is noted which clusters were there. Fewer take noise for visits. Not
+    distinguished."""
 
     min_cluster_events: int = 5
     """Events of a new cluster, of a cluster that a window moves and of a leaf in a chi-squared test, at least. Fewer

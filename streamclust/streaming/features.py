@@ -194,7 +194,7 @@ class StreamFeatures(FixedParameters, FeatureQueries, base.MiniBatchTransformer)
 
     def runs(self, checked: Checked) -> Iterator[Checked]:
         """The events in slices during which the features do not change; learn each before asking for the next."""
-        return (checked[run] for run in schedule.runs(len(checked), lambda: self._stream.until_due))
+        return (checked[run] for run in schedule.runs(len(checked), lambda done: self._stream.until_due))
 
     # ---------------------------------------------------------------- parts of a stream
 

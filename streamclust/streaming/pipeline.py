@@ -203,7 +203,7 @@ class EventPipeline:
     def runs(self, checked: Checked) -> Iterator[Checked]:
         """Slices of the events, each up to where a refit or another step is due; learn one before the next."""
         self.flush()
-        return (checked[run] for run in self.projection.runs(len(checked)))
+        return (checked[run] for run in self.projection.runs(checked.rows))
 
     def _learn(self, checked: Checked, counted: bool = False) -> None:
         """Learn checked events; `counted`: those of wrong times are counted already."""

@@ -1,0 +1,49 @@
+"""Continuity: whether clusters are parts of the way of one source that wanders.
+
+Events of two sources are as far apart when one follows the other as at any other time. A source that wanders passes
+from one part of its way to the next in a small step, however few independent events its way is worth. So where steps
+between two cells are much smaller than their distance, in every feature, these are one cluster.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamclust._kernels.engine.continuity import crossings
+from streamclust._kernels.types import Bools, Floats, Ints
+from streamclust.engine.tuning import TUNING
+from streamclust.late import connected_components
+
+
+def continuous_pairs(cell: Ints, points: Floats, n_cells: int) -> Bools:
+    """Which pairs of cells a source passes between in small steps, given its events in their order.
+
+    >>> way = np.cumsum(np.random.default_rng(0).normal(size=(400, 2)), axis=0)
+    >>> cell = (np.arange(400) >= 200).astype(np.int64)
+    >>> mixed = np.random.default_rng(0).permutation(way)
+    >>> bool(continuous_pairs(cell, way, 2)[0, 1]), bool(continuous_pairs(cell, mixed, 2)[0, 1])
+    (True, False)
+    """
+    number, squares = crossings(cell, np.ascontiguousarray(points), n_cells)
+    inside = cell < n_cells
+    mean, variance = np.zeros((2, n_cells, points.shape[1]))
+    count = np.maximum(np.bincount(cell[inside], minlength=n_cells), 1)[:, None]
+    np.add.at(mean, cell[inside], points[inside])
+    mean /= count
+    np.add.at(variance, cell[inside], (points[inside] - mean[cell[inside]]) ** 2)
+    variance /= count
+    usual = (mean[:, None] - mean) ** 2 + variance[:, None] + variance
+    varies = usual > 0
+    share = np.divide(
+        squares, np.maximum(number, 1)[:, :, None] * usual, out=np.zeros_like(usual), where=varies
+    )
+    return np.asarray((number > 0) & (share.max(axis=2) < TUNING.continuous_share))
+
+
+def sources(sequences: list[tuple[Ints, Floats]], n_cells: int) -> Ints:
+    """The source of each cell, numbered from 0: cells that are continuous in any of these sequences have one."""
+    linked = np.zeros((n_cells, n_cells), dtype=bool)
+    for cell, points in sequences:
+        if len(points):
+            linked |= continuous_pairs(cell, points, n_cells)
+    return np.asarray(connected_components(linked, directed=False)[1], dtype=np.int64)
