@@ -229,10 +229,11 @@ class Lineage:
         self._report([Change("born", at, version, {}, {new: weight})])
         return new
 
-    def retire(self, at: int, version: int, cluster: int, weight: float) -> None:
-        """Report a cluster as dead though the summary still contains it."""
+    def retire(self, at: int, version: int, cluster: int, weight: float, last: int | None = None) -> None:
+        """Report a cluster as dead though the summary still contains it; `last`: its latest event, if that is known."""
         record = self.visits.records.get(cluster)
         fed_until = self.history.fed_until(cluster) if record is None else record.last
+        fed_until = fed_until if last is None else last
         self.retired[cluster] = max(at if fed_until is None else fed_until, self.born_at[cluster])
         self._report([Change("died", at, version, {cluster: weight}, {})])
 

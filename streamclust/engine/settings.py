@@ -57,7 +57,7 @@ class EngineSettings:
     drift: DriftChoice = "follow"
     birth_penalty: float | None = None
     shape: ShapeName | None = None
-    detail: Detail = "auto"
+    detail: Detail = "fine"
     n_clusters: NumberOfClusters = None
     background: bool = True
     seed: int = 0

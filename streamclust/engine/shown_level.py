@@ -6,7 +6,7 @@ ids and lifecycle events of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -75,11 +75,17 @@ class ShownLevel:
         return number
 
     def show(
-        self, settings: EngineSettings, before: Model | None, model: Model, shared: CommonWeight | None = None
+        self,
+        settings: EngineSettings,
+        before: Model | None,
+        model: Model,
+        retired: Mapping[int, int],
+        shared: CommonWeight | None = None,
     ) -> Model:
         """The model with the ids of the level on show; lifecycle events of the level are noted.
 
-        Without `shared` the finest clusters of one id, before and now, are the same.
+        `retired` has the latest event of each finest cluster that is retired. Without `shared` the finest clusters of
+        one id, before and now, are the same.
         """
         if self.lineage is None:
             return model
@@ -89,7 +95,7 @@ class ShownLevel:
         self.resolution = model.path.resolution(number)
         new = regrouped(model, number, old, shared.common)
         self.lineage.level = number
-        ids = named(new, self.lineage, model, old, shared)
+        ids = named(new, self.lineage, model, old, shared, retired)
         return replace(model, shown_ids=ids)
 
     def mark(self) -> LevelMark:
@@ -168,7 +174,9 @@ def same_ids(before: Model | None, model: Model) -> CommonWeight:
     return CommonWeight(np.where(same, np.minimum(earlier[:, None], now), 0.0), earlier, now)
 
 
-def named(new: Groups, lineage: Lineage, model: Model, old: Groups, shared: CommonWeight) -> tuple[int, ...]:
+def named(
+    new: Groups, lineage: Lineage, model: Model, old: Groups, shared: CommonWeight, retired: Mapping[int, int]
+) -> tuple[int, ...]:
     """The id of the group of each finest cluster, by what it shares with the old groups."""
     at, version = model.n_seen, model.version
     weight = shared.now @ new.member
@@ -176,7 +184,9 @@ def named(new: Groups, lineage: Lineage, model: Model, old: Groups, shared: Comm
     ids = lineage.follow(at, version, old.ids, shared.before @ old.member, weight, common)
     for k, cluster in enumerate(ids):
         if k in new.retired and cluster not in lineage.retired:
-            lineage.retire(at, version, cluster, float(weight[k]))
+            finest = [model.ids[c] for c in np.flatnonzero(new.group == k)]
+            last = max((retired[one] for one in finest if one in retired), default=None)
+            lineage.retire(at, version, cluster, float(weight[k]), last)
         elif k not in new.retired and cluster in lineage.retired:
             lineage.resume(at, version, cluster, float(weight[k]))
     # a retired part of a group that is fed has no id there; it gets one that is never seen

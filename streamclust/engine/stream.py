@@ -146,7 +146,7 @@ class Stream:
 
         `shared` is the weight that its clusters have in common with those before, if those of one id are not the same.
         """
-        self.model = self.level.show(self.settings, self.model, model, shared)
+        self.model = self.level.show(self.settings, self.model, model, self.lineage.retired, shared)
 
     @property
     def reported(self) -> Lineage:

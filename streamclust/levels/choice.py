@@ -8,6 +8,7 @@ import numpy as np
 
 from streamclust._kernels.types import Floats
 from streamclust.levels.path import Path
+from streamclust.levels.tuning import TUNING
 from streamclust.parameters import Detail, NumberOfClusters
 
 
@@ -37,8 +38,14 @@ def prominence(path: Path) -> Floats:
     The log of ζ that a level lasts, times the merges that are left. Where merges have no preferred scale (their losses
     are draws of one power law), these are independent draws of one exponential distribution, whatever the level [Rényi
     1953]: of many levels each lasts the shorter. So they compare.
+
+    A level coarser than the finest that would hold above ζ = 1 as well contradicts the refit, which told more clusters
+    apart at ζ = 1. Nothing is known of finer levels then, so it counts only if it lasts by itself: over a factor of
+    `min_factor` in ζ.
     """
     left = np.arange(path.n_finest)
+    contradicts = (path.bounds[1:] >= 1.0) & (np.arange(1, path.n_finest + 1) < path.n_finest)
+    left = np.where(contradicts & (path.persistence < np.log(TUNING.min_factor)), 0, left)
     return np.asarray(np.where(left > 0, left * np.where(left > 0, path.persistence, 0.0), 0.0))
 
 

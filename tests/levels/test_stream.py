@@ -29,7 +29,7 @@ def learnt(n=20_000, chunk=1_000, **options):
 
 @pytest.fixture(scope="module")
 def tails():
-    return learnt()
+    return learnt(detail="auto")
 
 
 def test_clusters_with_heavy_tails_are_shown_as_one_each(tails):
@@ -179,7 +179,7 @@ def test_retired_clusters_leave_the_level_and_return_to_it():
 
 def test_the_estimator_shows_levels():
     x, labels = heavy_tails(8_000)
-    model = StreamEstimator().fit(x)
+    model = StreamEstimator(detail="auto").fit(x)
     assert model.n_clusters_ == 5
     assert adjusted_rand_score(labels, model.labels_) > 0.97
     assert [level.n_clusters for level in model.levels_ if level.shown] == [5]
