@@ -119,7 +119,7 @@ def ours_points(table: Table, seed: int) -> Found:
 
 def ours_stream(table: Table, seed: int) -> Found:
     start = process_time()
-    model = StreamClusterer(seed=seed)
+    model = StreamClusterer(seed=seed, detail="auto")
     for first in range(0, len(table.x), CHUNK):
         model.learn_many(table.x[first : first + CHUNK])
     model.settle()
