@@ -40,6 +40,7 @@ gammaincinv = late("scipy.special", "gammaincinv")
 gammaln = late("scipy.special", "gammaln")
 log_ndtr = late("scipy.special", "log_ndtr")
 logsumexp = late("scipy.special", "logsumexp")
+ndtr = late("scipy.special", "ndtr")
 xlogy = late("scipy.special", "xlogy")
 
 eigh = late("scipy.linalg", "eigh")

@@ -21,7 +21,7 @@ VISIT_SHARE = 0.1
 """A cluster is there if it has this part of its usual share of the events: less may be events of its neighbours."""
 
 
-class Record(NamedTuple):
+class Visit(NamedTuple):
     """What is known of a cluster's visits, in event counts."""
 
     last: int
@@ -37,10 +37,10 @@ class Visits(NamedTuple):
 
     >>> visits = Visits().after(np.arange(100), np.repeat([0, 1], 50), {0: 0.5, 1: 0.5})
     >>> visits.records[0], visits.absence([0, 1], 300), visits.patience([0, 1], np.array([0.5, 0.5]))
-    (Record(last=49, absence=0, run=49), array([251, 201]), array([294., 294.]))
+    (Visit(last=49, absence=0, run=49), array([251, 201]), array([294., 294.]))
     """
 
-    records: Mapping[int, Record] = {}
+    records: Mapping[int, Visit] = {}
     seen: int = 0
     """Number of the first event that was not looked at."""
     run_of: int = -1
@@ -70,39 +70,37 @@ class Visits(NamedTuple):
             run_of, run_since = int(labels[-1]), int(since[-1])
         count = np.bincount(place, minlength=len(names))
         found = {
-            name: (n, Record(end, run=most), begin)
+            name: (n, Visit(end, run=most), begin)
             for name, n, begin, end, most in zip(
                 *(part.tolist() for part in (names, count, first, last, longest)), strict=True
             )
         }
-        records: dict[int, Record] = {}
+        records: dict[int, Visit] = {}
         for name, usual in share.items():
             before = self.records.get(name)
-            n, record, begin = found.get(name, (0, Record(int(at[0])), 0))
+            n, record, begin = found.get(name, (0, Visit(int(at[0])), 0))
             if before is None:
                 records[name] = record
             elif n and n >= VISIT_SHARE * usual * len(labels):
                 away = max(begin - before.last, 0)
-                records[name] = Record(record.last, max(before.absence, away), max(before.run, record.run))
+                records[name] = Visit(record.last, max(before.absence, away), max(before.run, record.run))
             else:
                 records[name] = before
         return Visits(records, int(at[-1]) + 1, run_of, run_since)
 
     def returned(self, name: int, at: int) -> Visits:
         """With a visit of a cluster after an absence, noticed at this event count."""
-        before = self.records.get(name, Record(at))
+        before = self.records.get(name, Visit(at))
         record = before._replace(last=at, absence=max(before.absence, at - before.last))
         return self._replace(records={**self.records, name: record})
 
     def absence(self, ids: Iterable[int], n_seen: int) -> Ints:
         """Events since the last visit of each cluster; 0 if nothing is known of it."""
-        return np.array(
-            [n_seen - self.records.get(name, Record(n_seen)).last for name in ids], dtype=np.int64
-        )
+        return np.array([n_seen - self.records.get(name, Visit(n_seen)).last for name in ids], dtype=np.int64)
 
     def patience(self, ids: Iterable[int], share: Floats) -> Floats:
         """Events that each cluster, of this share of the events, must stay away, at least, to be gone."""
-        found = [self.records.get(name, Record(0)) for name in ids]
+        found = [self.records.get(name, Visit(0)) for name in ids]
         absence, run = (
             np.array(part, dtype=float) for part in zip(*((r.absence, r.run) for r in found), strict=True)
         )
@@ -121,7 +119,7 @@ class Visits(NamedTuple):
     def from_list(cls, state: Iterable[Any]) -> Visits:
         """Read what `to_list` wrote."""
         records, *rest = state
-        return cls({int(name): Record(*map(int, record)) for name, *record in records}, *map(int, rest))
+        return cls({int(name): Visit(*map(int, record)) for name, *record in records}, *map(int, rest))
 
 
 def shares(ids: Iterable[int], weight: Floats) -> dict[int, float]:

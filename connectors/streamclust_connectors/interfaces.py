@@ -235,7 +235,7 @@ class Sink(Protocol):
         """Close all resources; uncommitted outputs may be lost."""
 
 
-class Step(NamedTuple):
+class ReplayStep(NamedTuple):
     """A run of records that is learnt: those of a partition below an offset."""
 
     partition: Partition
@@ -246,10 +246,10 @@ class Step(NamedTuple):
 class OrderNotes(Protocol):
     """Notes of the order in which records of several partitions were learnt since the latest checkpoint."""
 
-    def note_order(self, steps: Sequence[Step]) -> None:
+    def note_order(self, steps: Sequence[ReplayStep]) -> None:
         """Add steps that are about to be taken."""
 
-    def noted_order(self) -> list[Step]:
+    def noted_order(self) -> list[ReplayStep]:
         """The steps since the latest checkpoint, and perhaps some before it."""
 
 

@@ -26,9 +26,9 @@ from urllib.parse import quote
 from streamclust.checkpoint import CheckpointError, Checkpoints, State, read, shard_in, write
 from streamclust_connectors.interfaces import (
     Partition,
+    ReplayStep,
     SavedPosition,
     StateInUse,
-    Step,
     positions_from_state,
 )
 
@@ -113,12 +113,12 @@ class StateDirectory:
             self._order.unlink(missing_ok=True)
         return path
 
-    def note_order(self, steps: Sequence[Step]) -> None:
+    def note_order(self, steps: Sequence[ReplayStep]) -> None:
         """Add steps to the file `order`; it survives a kill of the process, not a loss of power."""
         with self._order.open("ab") as file:
             file.write(b"".join(json.dumps([*step.partition, step.end]).encode() + b"\n" for step in steps))
 
-    def noted_order(self) -> list[Step]:
+    def noted_order(self) -> list[ReplayStep]:
         """The steps since the latest checkpoint, and perhaps some before it."""
         try:
             lines = self._order.read_bytes().split(b"\n")
@@ -133,7 +133,7 @@ class StateDirectory:
                     "%s is damaged; the order in which partitions were learnt is not known", self._order
                 )
                 return []
-            found.append(Step((topic, number), end))
+            found.append(ReplayStep((topic, number), end))
         return found
 
     def latest(self) -> State | None:

@@ -37,6 +37,11 @@ from streamclust.shapes import gaussian_components, heaviest_first
 from streamclust.tree import SummaryTree
 
 
+def is_numbers(X: object) -> bool:
+    """Whether a table is an array of numbers."""
+    return isinstance(X, np.ndarray) and X.dtype.kind in "iuf"
+
+
 class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """Bayesian k-means: clusters and their number, by the least free energy [Kurihara & Welling].
 
@@ -222,7 +227,8 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         kind = family_named(self._kind)
         if self.shape == "any" and (kind.scatter == "none" or kind.name == "mixed"):
             raise ValueError(
-                f'shape="any" joins Gaussian components, and {kind.name} ones are no Gaussians: use shape="ellipse"'
+                f'shape="any" joins Gaussian components, and {kind.name} ones have no covariances of all columns: use '
+                'shape="ellipse"'
             )
         if sample_weight is None:
             return points, None
@@ -250,7 +256,11 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         columns = columns_by_name(X)
         if columns is None or not columns:  # scikit-learn says what is wrong with it
             return None
-        encoding = Encoding.of(columns, self.categorical)
+        # shapes are joined of Gaussians alone
+        numbers_alone = self.shape == "any" and self.categorical == "auto"
+        encoding = Encoding.of(columns, False if numbers_alone else self.categorical)
+        if not encoding.numbers and self.categorical == "auto" and not asked and is_numbers(X):
+            return None  # points of two values in every feature
         plain = not (encoding.categories or encoding.left_out or asked)
         mappings = isinstance(X, Sequence) and isinstance(X[0], Mapping)
         return None if plain and not mappings else encoding

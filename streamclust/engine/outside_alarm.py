@@ -117,7 +117,7 @@ class Outside:
 def sampled_in(block: int) -> int:
     """`watched_in` of one block, sooner.
 
-    >>> from streamclust.engine.watched_events import chosen_of
+    >>> from streamclust.engine.watched_events import watched_in
     >>> all(sampled_in(block) == watched_in(np.array([block]))[0] for block in range(100))
     True
     """

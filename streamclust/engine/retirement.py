@@ -65,7 +65,7 @@ class Retirement:
         model, absence = self.stream.published, self._absence()
         weight = model.membership.weight
         expected = weight / weight.sum() * absence / TUNING.block_events
-        gone = (absence >= np.maximum(self._patience(), TUNING.look_events)) & (
+        gone = (absence >= np.maximum(self._patience(), TUNING.min_absence_events)) & (
             expected >= TUNING.min_absent_events
         )
         gone &= [cluster not in self.stream.lineage.retired for cluster in model.ids]

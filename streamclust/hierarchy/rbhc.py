@@ -16,8 +16,6 @@ from streamclust.moments import Moments
 
 K_MEANS_MULTIPLE = 3.5
 """Clusters of the k-means, as a multiple of the rough guess; 3 to 4 gives about the true number of clusters."""
-MIN_COST_SHARE = 1e-6
-"""A cost counts as at least this share of the mean cost: some merges cost nothing."""
 MAX_K_MEANS_ROWS = 10_000
 """Bound on the rows given to k-means."""
 
@@ -52,10 +50,8 @@ class Relaxed:
 def threshold_rule(family: AnyFamily, moments: Moments, rough_guess: int = 10, seed: int = 0) -> float:
     """λ from a rough guess of the number of clusters [relaxed BHC, heuristics for choosing λ].
 
-    The geometric mean cost of merging two clusters of a k-means with 3.5 times as many. Costs differ by orders of
-    magnitude (those of counts grow with the rates), and the paper's arithmetic mean is that of the farthest pairs: it
-    merges clusters of low rates. The clusters keep their sizes: between centres of weight one, as the paper has
-    it, λ is far too small.
+    The mean cost of merging two clusters of a k-means with 3.5 times as many. The clusters keep their sizes:
+    between centres of weight one, as the paper has it, λ is far too small.
 
     >>> from streamclust.families import SphericalGaussian
     >>> points = np.random.default_rng(0).normal(size=(300, 2)) + np.repeat([0.0, 8.0, 16.0], 100)[:, None]
@@ -77,12 +73,4 @@ def threshold_rule(family: AnyFamily, moments: Moments, rough_guess: int = 10, s
     labels = np.unique(labels, return_inverse=True)[1]
     problem = MergeProblem.of(Relaxed(), family, rows.to_groups(labels, kind=family.scatter))
     costs = [problem.costs(i, np.arange(i)) for i in range(1, problem.n_leaves)]
-    return geometric_mean(np.concatenate(costs)) if costs else np.inf
-
-
-def geometric_mean(costs: Floats) -> float:
-    """The geometric mean of costs, of which some may be 0: those count as MIN_COST_SHARE of the mean."""
-    mean = float(np.mean(costs))
-    if not 0 < mean < np.inf:
-        return mean
-    return mean * float(np.exp(np.log(np.maximum(costs / mean, MIN_COST_SHARE)).mean()))
+    return float(np.mean(np.concatenate(costs))) if costs else np.inf

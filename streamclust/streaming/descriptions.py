@@ -9,10 +9,10 @@ from html import escape
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
-from scipy.special import ndtr
 
 from streamclust._kernels.types import Floats
 from streamclust.families.hellinger import hellinger
+from streamclust.late import ndtr
 from streamclust.lineage import HistoryStep
 from streamclust.moments import Moments
 

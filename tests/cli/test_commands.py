@@ -19,7 +19,12 @@ from streamclust_connectors.cli.errors import EXIT_CODE_MEANINGS, EXIT_CODES, Ex
 from streamclust_connectors.extras import EXTRAS
 from tests.cli.conftest import COMMAND
 
-PACKAGES = {"kafka": "kafka-python", "pydantic": "pydantic-settings", "starlette": "fastapi"}
+PACKAGES = {
+    "kafka": "kafka-python",
+    "pydantic": "pydantic-settings",
+    "snappy": "python-snappy",
+    "starlette": "fastapi",
+}
 SECRET = "hunter2-and-more"
 COMMANDS = [
     *(["run"], ["demo"], ["fit"], ["predict"], ["inspect"], ["produce"], ["health"], ["version"], ["warm"]),
@@ -202,6 +207,7 @@ def test_every_name_with_a_code_is_an_exception():
         CheckpointError,
         ConfigError,
         interfaces.DataLoss,
+        interfaces.MissingCodec,
         interfaces.Transient,
         interfaces.Fenced,
         interfaces.StateInUse,

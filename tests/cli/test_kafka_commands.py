@@ -114,7 +114,7 @@ def test_a_topic_without_dead_letters(cluster, invoke):
 
 
 def test_an_option_that_no_client_knows(invoke):
-    more = ("--topic", "events", "--set", "kafka.options.nonsense=1")
+    more = ("--topic", "events", "--set", "kafka.options.nonsense=1", "--set", "kafka.client=kafka-python")
     assert "kafka-python has no option nonsense" in invoke("dlq", "ls", *more, code=2).stderr
 
 

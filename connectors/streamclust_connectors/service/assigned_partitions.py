@@ -22,7 +22,7 @@ from streamclust_connectors.interfaces import (
     positions_from_state,
     positions_to_state,
 )
-from streamclust_connectors.service.lookups import Found, Lookups
+from streamclust_connectors.service.lookups import FoundState, Lookups
 
 log = logging.getLogger(__name__)
 
@@ -153,13 +153,13 @@ class AssignedPartitions:
                     raise
                 self.stop_partition(partition, str(error))
 
-    def _look_up(self, partition: Partition) -> Found:
+    def _look_up(self, partition: Partition) -> FoundState:
         """Everything needed to begin a partition; may run in another thread, and changes nothing here."""
         saved = None if self.store is None else self.store.find(partition)
         extent = self.source.extent(partition)
-        return Found(saved, extent, self.sink.committed(partition) if self.sink.exactly_once else None)
+        return FoundState(saved, extent, self.sink.committed(partition) if self.sink.exactly_once else None)
 
-    def _begin(self, partition: Partition, found: Found) -> None:
+    def _begin(self, partition: Partition, found: FoundState) -> None:
         self._adopt(partition, found.saved)
         start = self._start_position(partition, found.extent)
         self.source.seek(partition, start.offset)

@@ -14,7 +14,7 @@ RETRY_SECONDS = 1.0
 """Time from a failed lookup to the next of the same partition."""
 
 
-class Found(NamedTuple):
+class FoundState(NamedTuple):
     """Everything needed to begin a partition."""
 
     saved: tuple[SavedPosition, State] | None
@@ -27,17 +27,17 @@ class Found(NamedTuple):
 class Lookups:
     """Looks up partitions: at once or, if `background`, in threads, one lookup at a time.
 
-    >>> lookups = Lookups(lambda partition: Found(None, Extent(0, 5), None))
+    >>> lookups = Lookups(lambda partition: FoundState(None, Extent(0, 5), None))
     >>> lookups.result(("events", 0)).extent.end
     5
     """
 
-    def __init__(self, look_up: Callable[[Partition], Found], background: bool = False) -> None:
+    def __init__(self, look_up: Callable[[Partition], FoundState], background: bool = False) -> None:
         self._look_up, self.background = look_up, background
-        self._futures: dict[Partition, Future[Found]] = {}
+        self._futures: dict[Partition, Future[FoundState]] = {}
         self._turn, self._closed = threading.Lock(), threading.Event()
 
-    def result(self, partition: Partition) -> Found | None:
+    def result(self, partition: Partition) -> FoundState | None:
         """The result of a lookup, which this starts if necessary; None while it is under way. May raise its error."""
         if not self.background:
             return self._look_up(partition)
@@ -50,7 +50,7 @@ class Lookups:
         del self._futures[partition]
         return future.result()
 
-    def _run(self, partition: Partition, future: Future[Found]) -> None:
+    def _run(self, partition: Partition, future: Future[FoundState]) -> None:
         with self._turn:
             if self._closed.is_set() or self._futures.get(partition) is not future:
                 return

@@ -31,10 +31,10 @@ from streamclust_connectors.interfaces import (
     OrderNotes,
     Partition,
     Record,
+    ReplayStep,
     Revoked,
     Sink,
     Source,
-    Step,
     Store,
     StreamModel,
     Transient,
@@ -193,7 +193,7 @@ class Service:
                 if self.group is not None:
                     self.group.discard_uncommitted()
                 self.partitions.load()
-                noted: Sequence[Step] = () if self._notes is None else self._notes.noted_order()
+                noted: Sequence[ReplayStep] = () if self._notes is None else self._notes.noted_order()
                 self._order = ReplayOrder(steps_to_take(noted, self.partitions.saved_offsets))
                 self._needs_reload = False
             if self.group is not None:

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from streamclust_connectors.interfaces import Assigned, Batch, Partition, Record, Revoked, Step
+from streamclust_connectors.interfaces import Assigned, Batch, Partition, Record, ReplayStep, Revoked
 
 MAX_HELD_RECORDS = 500_000
 """Number of records that may wait for their turn."""
@@ -23,19 +23,19 @@ PATIENCE_SECONDS = 30.0
 log = logging.getLogger(__name__)
 
 
-def steps_of(batches: Iterable[Assigned | Revoked | Batch]) -> list[Step]:
+def steps_of(batches: Iterable[Assigned | Revoked | Batch]) -> list[ReplayStep]:
     """The steps that learning these batches takes."""
     return [
-        Step(item.partition, item.records[-1].offset + 1)
+        ReplayStep(item.partition, item.records[-1].offset + 1)
         for item in batches
         if isinstance(item, Batch) and item.records
     ]
 
 
-def steps_to_take(noted: Iterable[Step], offsets: Mapping[Partition, int]) -> list[Step]:
+def steps_to_take(noted: Iterable[ReplayStep], offsets: Mapping[Partition, int]) -> list[ReplayStep]:
     """The noted steps beyond these offsets, each once; none if they are of one partition, whose order is known.
 
-    >>> steps = [Step(("a", 0), 2), Step(("b", 0), 1), Step(("a", 0), 2), Step(("a", 0), 3)]
+    >>> steps = [ReplayStep(("a", 0), 2), ReplayStep(("b", 0), 1), ReplayStep(("a", 0), 2), ReplayStep(("a", 0), 3)]
     >>> [(name, end) for (name, _), end in steps_to_take(steps, {("b", 0): 0})]
     [('a', 2), ('b', 1), ('a', 3)]
     """
@@ -52,7 +52,7 @@ class ReplayOrder:
 
     >>> from streamclust_connectors.interfaces import Message
     >>> a, b = ("events", 0), ("events", 1)
-    >>> order = ReplayOrder([Step(a, 2), Step(b, 1), Step(a, 3)])
+    >>> order = ReplayOrder([ReplayStep(a, 2), ReplayStep(b, 1), ReplayStep(a, 3)])
     >>> records = [Message(offset, b"{}") for offset in range(4)]
     >>> [(one.partition[1], len(one.records)) for one in order.arrange([Batch(b, records[:1])])]
     []
@@ -60,7 +60,7 @@ class ReplayOrder:
     [(0, 2), (1, 1), (0, 1), (0, 1)]
     """
 
-    def __init__(self, steps: Iterable[Step], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, steps: Iterable[ReplayStep], clock: Callable[[], float] = time.monotonic) -> None:
         self._steps, self._clock = deque(steps), clock
         self._held: dict[Partition, list[Record]] = {}
         self._moved = clock()

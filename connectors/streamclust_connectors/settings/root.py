@@ -205,7 +205,7 @@ def secrets(section: str) -> set[str]:
     """Names of a section's settings that are never printed.
 
     >>> sorted(secrets("kafka"))
-    ['sasl_plain_password', 'ssl_password']
+    ['sasl_oauth_client_secret', 'sasl_plain_password', 'ssl_password']
     """
     kind = sections().get(section)
     if kind is None:
