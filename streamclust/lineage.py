@@ -34,7 +34,7 @@ MAX_CLUSTERS_PER_STEP = 64
 
 @dataclass(frozen=True)
 class Change:
-    """What happened to the set of ids: `parents` left it, `children` entered it, each id with its weight then.
+    """Change of the set of ids: `parents` left it, `children` entered it, each id with its weight then.
 
     A split keeps the parent's id for the child that shares most with it, a merge that of the parent that shares
     most with the child: such an id is among both.

@@ -22,7 +22,7 @@ VISIT_SHARE = 0.1
 
 
 class Visit(NamedTuple):
-    """What is known of a cluster's visits, in event counts."""
+    """Visits of one cluster, in event counts."""
 
     last: int
     """The latest event of it."""

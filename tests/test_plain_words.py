@@ -16,7 +16,7 @@ PLAIN_ROOMS = (LIBRARY + "/streaming",)
 """Folders of the library that have no riddles."""
 PLAIN_FILES = ("event_rows", "missing_values", "projection", "wide_events")
 """Modules of the engine that have none."""
-MOST_IN_LIBRARY = 64
+MOST_IN_LIBRARY = 61
 """Riddles left in the library; lower it when some are reworded, never raise it."""
 
 

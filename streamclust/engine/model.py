@@ -298,6 +298,7 @@ class Model:
             "shown_ids": list(self.shown_ids),
             "plateaus": [list(pair) for pair in self.plateaus],
             "revision": self.revision,
+            "published_revision": self.published.revision,
             "result": result.values,
         }
         return State(result.arrays | running, values)
@@ -308,7 +309,7 @@ class Model:
         arrays, values = state
         result = result_from_state(State(arrays, values["result"]))
         running = under(arrays, "running.")  # older models have none of what follows
-        return cls(
+        found = cls(
             values["version"],
             values["n_seen"],
             result,
@@ -322,6 +323,10 @@ class Model:
             plateaus=tuple((int(i), int(j)) for i, j in values.get("plateaus", ())),
             revision=values.get("revision", 0),
         )
+        if found.running is None:
+            return found
+        revision = values.get("published_revision", 0)
+        return replace(found, base=replace(found, running=None, moved=False, revision=revision))
 
     # ---------------------------------------------------------------- asking
     # Rows may have more features than the model: those appeared after it was published, at the end. A feature
@@ -444,7 +449,7 @@ class Model:
 
     @cached_property
     def _parameters(self) -> PointParameters:
-        """Those of the components active: densities under them cost less than those under posteriors."""
+        """Parameters of the active components: densities under them cost less than those under posteriors."""
         return point_parameters(self.active)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What the pictures share: axes, colours and ellipses."""
+"""Parts of all pictures: axes, colours and ellipses."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def plot_lineage(lineage: Lineage, ax: Axes | None = None, **style: Any) -> Axes
 
 
 def _name(cluster: int) -> str:
-    """What a band is called."""
+    """Name of a band."""
     return "others" if cluster == OTHERS else str(cluster)
 
 

@@ -60,7 +60,7 @@ def test_a_cluster_has_its_share_from_the_event_it_is_born_at():
     step = next(s for s in engine.lineage.history if s.at == newborn.at)
     (born,) = newborn.children
     assert 0.0 < step.shares[born] < 0.1  # it is born by its first events
-    assert engine.lineage.history[-1].shares[born] == pytest.approx(0.5, abs=0.15)
+    assert list(engine.lineage.history)[-1].shares[born] == pytest.approx(0.5, abs=0.15)
 
 
 def test_the_history_goes_with_the_checkpoint(tmp_path):

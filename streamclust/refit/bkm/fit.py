@@ -127,7 +127,7 @@ def bkm_steps(
 
 
 def affordable(sample: Problem, start: Moments | Partition) -> Problem:
-    """A sample of which so many clusters can be refitted: some of its rows, if there are too many for that.
+    """Sample of a size at which this number of clusters can be refitted: some of its rows, if there are too many.
 
     Summaries grow with the number of clusters, so the cost would grow with its square. Clusters that fewer rows support
     are fewer, which bounds their number too.
