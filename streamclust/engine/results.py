@@ -52,13 +52,18 @@ def reach(n_features: int) -> float:
 
 
 def cost_form(result: Result) -> CostForm:
-    """Cost of a point in each cluster."""
+    """Cost of a point in each cluster; a component whose events have decayed to nothing owns none."""
     if isinstance(result, Partition):
         mixing = result.mixture.mixing(result.clusters.weight) if result.n_clusters > 1 else np.zeros(1)
         return result.family.cost_form(result.posterior, mixing)
     d = result.means.shape[1]
-    factor = cholesky(full_covariances(result))
-    offset = (d * np.log(2 * np.pi) + log_determinant(factor)) / 2 - np.log(result.weights)
+    covariance = full_covariances(result)
+    empty = ~(np.einsum("kii->k", covariance) > 0) | ~(result.weights > 0)
+    factor = cholesky(np.where(empty[:, None, None], np.eye(d), covariance) if empty.any() else covariance)
+    offset = (d * np.log(2 * np.pi) + log_determinant(factor)) / 2 - np.log(
+        np.where(empty, 1.0, result.weights)
+    )
+    offset = np.where(empty, np.inf, offset)
     return Quadratic(result.means, whitener(factor) / np.sqrt(2), offset)
 
 

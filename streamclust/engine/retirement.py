@@ -95,6 +95,13 @@ class Retirement:
         model = self.stream.published
         weight = model.membership.weight
         share = np.maximum(weight / weight.sum(), np.finfo(float).tiny)
+        if self.stream.settings.half_life is None:
+            # Its share shrinks as long as it is away, and patience would grow with the absence for ever: of a cluster
+            # of which no event is watched any more, half of its share until its last event, if that is more.
+            n_seen, absence = self.stream.n_seen, self._absence()
+            forgotten = absence > TUNING.window_events * TUNING.block_events
+            until_then = share * n_seen / np.maximum(n_seen - absence, 1)
+            share = np.where(forgotten, np.clip(until_then / 2, share, 1.0), share)
         return self.stream.lineage.visits.patience(model.ids, share)
 
     def _visited_since_retired(self) -> Bools:

@@ -127,6 +127,9 @@ def test_what_ignores_drift_retires_nothing_and_stays_so_after_a_restart():
 
 def test_partial_fit_follows_unless_told_otherwise():
     rows, _ = events("sorted", 4, 60_000)
+    rows = np.concatenate(
+        [rows, np.tile(rows[-10_000:], (20, 1)) + np.random.default_rng(1).normal(size=(200_000, 2)) / 9]
+    )
     following, ignoring = (StreamEstimator(drift=drift).partial_fit(rows) for drift in ("follow", "ignore"))
     assert following.n_clusters_ < ignoring.n_clusters_ == 4
 
