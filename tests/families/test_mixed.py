@@ -76,6 +76,7 @@ def test_evidence_adds_up_event_by_event():
     assert_allclose(total + constant, family.log_marginal(rows.to_groups(None, kind="full"))[0], rtol=1e-9)
 
 
+@pytest.mark.compiled
 @given(st.integers(0, 1000))
 @settings(max_examples=15, deadline=None)
 def test_learning_the_prior_never_raises_the_free_energy(seed):
@@ -94,6 +95,7 @@ def test_learning_the_prior_never_raises_the_free_energy(seed):
         before = loss(family)
 
 
+@pytest.mark.compiled
 def test_a_table_without_numbers_is_clustered_by_its_categories():
     rng = np.random.default_rng(0)
     truth = rng.integers(2, size=800)
