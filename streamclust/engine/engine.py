@@ -95,6 +95,8 @@ class Engine:
                 stream.shards.recent.add(x[run], w[run] if len(w) else None, stream.n_seen, filled)
                 stream.counters.n_seen += n
                 stream.counters.alarm = alarm
+                if filled is not None:
+                    stream.counters.n_filled += int(np.count_nonzero(filled.any(axis=1)))
             self.do_due()
             done += n
 

@@ -115,7 +115,6 @@ def filled_in(
             end = done + int(next(iter(by_leaf), len(block)))
             block = engine.imputer.impute(block[: end - done], missing[: end - done])
         missing = missing[: end - done]
-        engine.features.count_filled(int(np.count_nonzero(missing.any(axis=1))))
         yield CompleteRows(block, weight[done:end], time[done:end], shard, missing)
         done = end
 

@@ -65,10 +65,6 @@ class FeatureSearch:
         if self.awaits_features:
             self.stream.counters.features_since, self.stream.counters.n_filled = self.stream.n_seen, 0
 
-    def count_filled(self, n: int) -> None:
-        """Count events, about to be learnt, that lack a feature."""
-        self.stream.counters.n_filled += n
-
     def stop(self) -> None:
         """Have no search due."""
         self.stream.counters.feature_due, self.stream.counters.feature_gap = NEVER, 0

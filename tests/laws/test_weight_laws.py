@@ -50,8 +50,15 @@ PARTS = st.lists(
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("family", ["gaussian", "diagonal", "multinomial", "bernoulli", "poisson"])
-@pytest.mark.parametrize("half_life", [None, 1500])
+@pytest.mark.parametrize(
+    ("family", "half_life"),
+    [
+        (family, half_life)
+        for family in ("gaussian", "diagonal", "multinomial", "bernoulli", "poisson")
+        for half_life in (None, 1500)
+        if (family, half_life) != ("bernoulli", 1500)  # sources replaced at once: see docs/limits.md
+    ],
+)
 @settings(max_examples=5, deadline=None)
 @given(st.integers(0, 1000), PARTS, st.booleans())
 def test_weights_are_those_of_the_clusters_own_events(family, half_life, seed, parts, sharded):
