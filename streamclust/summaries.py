@@ -22,7 +22,7 @@ from streamclust.moments import Moments
 from streamclust.refit.bkm.fit import check_points
 from streamclust.tree import SummaryTree, merge_all
 from streamclust.tree.rows import check_rows
-from streamclust.values import MAX_MAGNITUDE
+from streamclust.utils.values import MAX_MAGNITUDE
 
 __all__ = [
     "MAX_MAGNITUDE",

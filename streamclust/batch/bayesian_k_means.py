@@ -16,7 +16,6 @@ from streamclust.batch.shaped import ShapedMixin, check_shape
 from streamclust.families import FamilyLike, Mixture
 from streamclust.families import family as family_named
 from streamclust.families.mixed import mixed
-from streamclust.frames import columns_by_name
 from streamclust.levels import NO_PAIRS, path_of
 from streamclust.moments import Moments
 from streamclust.parameters import Detail, MixtureName, NumberOfClusters, ShapeName, check_n_clusters
@@ -33,6 +32,7 @@ from streamclust.refit.bkm.row_tree import Assign, check_assign
 from streamclust.refit.partition import Partition
 from streamclust.refit.steps import Step
 from streamclust.schema.encoding import Categorical, Encoding
+from streamclust.schema.frames import columns_by_name
 from streamclust.shapes import gaussian_components, heaviest_first
 from streamclust.tree import SummaryTree
 

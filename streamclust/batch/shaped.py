@@ -9,7 +9,6 @@ import numpy as np
 from streamclust._kernels.types import Floats, Ints
 from streamclust.levels import Level, Path, chosen_level, levels_of
 from streamclust.moments import Moments
-from streamclust.outliers import outlying
 from streamclust.parameters import (
     Detail,
     NumberOfClusters,
@@ -18,7 +17,8 @@ from streamclust.parameters import (
     check_n_clusters,
 )
 from streamclust.shapes import MergeTree, heaviest_first, merge_tree
-from streamclust.values import check_choice
+from streamclust.utils.outliers import outlying
+from streamclust.utils.values import check_choice
 
 
 def check_shape(shape: str) -> None:

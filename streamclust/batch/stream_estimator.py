@@ -14,7 +14,6 @@ from streamclust._kernels.types import Floats, Ints
 from streamclust.engine import Engine, EngineSettings, Model
 from streamclust.engine.projection import Projection
 from streamclust.engine.settings import check_parameters
-from streamclust.frames import warn_left_out, without_text
 from streamclust.levels import Level, levels_of
 from streamclust.lineage import Change
 from streamclust.moments import Moments
@@ -29,6 +28,7 @@ from streamclust.parameters import (
     ShapeName,
 )
 from streamclust.refit.bkm.fit import check_points
+from streamclust.schema.frames import warn_left_out, without_text
 from streamclust.tree.rows import check_rows
 
 OUTLIER = -1

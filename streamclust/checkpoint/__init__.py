@@ -26,7 +26,7 @@ from streamclust.checkpoint.state import (
 )
 from streamclust.checkpoint.validation import check_projection, check_refusals
 from streamclust.checkpoint.waiting_events import pack_projection, unpack_projection
-from streamclust.state import State
+from streamclust.utils.state import State
 
 __all__ = [
     "FORMAT",

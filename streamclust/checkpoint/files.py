@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import streamclust
-from streamclust.state import State
+from streamclust.utils.state import State
 
 FORMAT = 1
 MAGIC = b"streamclust checkpoint"

@@ -11,7 +11,7 @@ from streamclust.engine.shard import Shard
 from streamclust.engine.shards import key_of
 from streamclust.engine.wide_events import Block
 from streamclust.sketch import Sketch
-from streamclust.state import Arrays, State, under
+from streamclust.utils.state import Arrays, State, under
 
 
 def handed_on(

@@ -12,7 +12,7 @@ from streamclust.engine.shard import Shard
 from streamclust.engine.shards import MERGED, key_of
 from streamclust.engine.stream import Stream
 from streamclust.sketch import Sketch
-from streamclust.state import State
+from streamclust.utils.state import State
 
 OLDER = OLDER_SETTINGS
 

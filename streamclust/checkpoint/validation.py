@@ -20,10 +20,10 @@ from streamclust.engine.projection import Projection, Stage
 from streamclust.engine.results import Result
 from streamclust.engine.wide_events import RECENT_EVENTS, Block
 from streamclust.families import family as family_named
-from streamclust.late import issparse
 from streamclust.moments import Moments
 from streamclust.tree import SummaryTree
-from streamclust.values import MAX_MAGNITUDE
+from streamclust.utils.late import issparse
+from streamclust.utils.values import MAX_MAGNITUDE
 
 LARGEST_COUNT = 2**63 - 1
 PLAUSIBLE_LEAVES = 65_536

@@ -11,9 +11,9 @@ from streamclust.checkpoint.validation import check_array
 from streamclust.engine.event_rows import stacked_rows
 from streamclust.engine.projection import Projection
 from streamclust.engine.wide_events import Block, joined_blocks
-from streamclust.late import csr_array, issparse
 from streamclust.sketch import Rows
-from streamclust.state import Arrays, State, under
+from streamclust.utils.late import csr_array, issparse
+from streamclust.utils.state import Arrays, State, under
 
 
 def pack_projection(door: Projection, arrays: Arrays, waiting: bool = True) -> dict[str, Any]:

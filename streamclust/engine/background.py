@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 from streamclust.engine import refit as search
 from streamclust.engine.refit_input import Found, RefitInput
-from streamclust.state import State
+from streamclust.utils.state import State
 
 FORK_SECONDS = 30.0
 """Seconds that a fork waits for each running refit: a child would inherit the locks that its thread holds."""

@@ -12,7 +12,7 @@ import numpy as np
 from streamclust._kernels.engine.continuity import crossings
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine.tuning import TUNING
-from streamclust.late import connected_components
+from streamclust.utils.late import connected_components
 
 
 def continuous_pairs(cell: Ints, points: Floats, n_cells: int) -> Bools:

@@ -20,7 +20,7 @@ from streamclust.engine.dependence import BlockCurve
 from streamclust.engine.model import Model, Seen
 from streamclust.engine.shards import Shards
 from streamclust.engine.tuning import TUNING
-from streamclust.late import chdtrc, fdtrc
+from streamclust.utils.late import chdtrc, fdtrc
 
 
 class Rung(NamedTuple):

@@ -27,7 +27,6 @@ from streamclust.engine.shard import Shard
 from streamclust.engine.shards import Shards
 from streamclust.engine.shown_level import ShownLevel
 from streamclust.engine.stream import Counters, Stream
-from streamclust.interrupts import HeldInterrupts
 from streamclust.lineage import Change, Lineage
 from streamclust.moments import Moments
 from streamclust.parameters import Detail, NumberOfClusters
@@ -35,6 +34,7 @@ from streamclust.refit.bkm.fit import check_points
 from streamclust.sketch import Sketch
 from streamclust.tree import SummaryTree
 from streamclust.tree.rows import check_rows
+from streamclust.utils.interrupts import HeldInterrupts
 
 
 class Engine:

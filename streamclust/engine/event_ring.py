@@ -11,7 +11,7 @@ from streamclust.engine.imputation import imputed
 from streamclust.engine.model import Model
 from streamclust.engine.tuning import TUNING
 from streamclust.sketch import CoordinateMap
-from streamclust.state import Arrays
+from streamclust.utils.state import Arrays
 
 Array = TypeVar("Array", Floats, Ints, Bools)
 

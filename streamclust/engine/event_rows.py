@@ -9,9 +9,9 @@ import numpy as np
 
 from streamclust._kernels.check import all_within
 from streamclust._kernels.types import Bools, Floats, Ints
-from streamclust.late import csr_array, issparse, vstack
 from streamclust.schema import Cells, table_of
 from streamclust.sketch import Rows
+from streamclust.utils.late import csr_array, issparse, vstack
 
 Row = Floats | Cells
 """An event as a dense row or, where it may have few of many features, as sparse cells."""

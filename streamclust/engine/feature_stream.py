@@ -14,13 +14,13 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
-from streamclust.interrupts import HeldInterrupts
 from streamclust.lineage import Change, Lineage
 from streamclust.refit.bp_means.allocation import Allocation, BPProblem, inverse, nearest_features
 from streamclust.refit.bp_means.fit import settle
 from streamclust.refit.bp_means.start import first_features, start_while_it_pays
 from streamclust.refit.penalties import penalty_from_noise, warn_of_growth
-from streamclust.state import Arrays, State
+from streamclust.utils.interrupts import HeldInterrupts
+from streamclust.utils.state import Arrays, State
 
 log = logging.getLogger(__name__)
 

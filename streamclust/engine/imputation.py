@@ -14,11 +14,11 @@ import numpy as np
 from streamclust._kernels.engine.imputing import draw_counts, draw_gaussians
 from streamclust._kernels.hashing import splitmix64
 from streamclust._kernels.types import Bools, Floats, Ints
-from streamclust.blas import weighted_sum
 from streamclust.engine.model import Model
 from streamclust.engine.results import point_parameters, reach
 from streamclust.engine.tuning import TUNING
 from streamclust.families.discrete import BernoulliParameters, MultinomialParameters, PoissonParameters
+from streamclust.utils.blas import weighted_sum
 
 MIN_PROBABILITY = 1e-12
 """Probabilities and rates below this are raised to it before their logarithm is taken."""

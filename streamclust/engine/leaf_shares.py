@@ -7,11 +7,11 @@ import numpy as np
 from streamclust._kernels.types import Floats
 from streamclust.engine.model import Model
 from streamclust.engine.tuning import TUNING
-from streamclust.late import chdtrc
 from streamclust.moments import Moments
-from streamclust.outliers import outlying
 from streamclust.refit.summary import weighty_sample
 from streamclust.tree import SummaryTree
+from streamclust.utils.late import chdtrc
+from streamclust.utils.outliers import outlying
 
 
 def drifted(tree: SummaryTree, watched: Floats, weight: Floats, evidence: float = 1.0) -> bool:

@@ -17,8 +17,8 @@ from streamclust.engine.engine import Engine
 from streamclust.engine.event_rows import Row, fitting, widths, with_width
 from streamclust.engine.tuning import TUNING
 from streamclust.families import is_discrete
-from streamclust.interrupts import HeldInterrupts
 from streamclust.schema import table_of
+from streamclust.utils.interrupts import HeldInterrupts
 
 
 class CompleteRows(NamedTuple):

@@ -34,14 +34,14 @@ from streamclust.engine.results import (
 from streamclust.families.cost_form import CostForm, Quadratic
 from streamclust.families.gaussian import GaussianParameters
 from streamclust.families.marginal import PointParameters, marginal
-from streamclust.late import logsumexp
 from streamclust.levels import Path, path_of_counts, path_of_gaussians
 from streamclust.moments import Moments
 from streamclust.parameters import LevelName
 from streamclust.refit.partition import Partition
 from streamclust.shapes import gaussian_components
 from streamclust.sketch import Rows, Sketch
-from streamclust.state import State, prefixed, under
+from streamclust.utils.late import logsumexp
+from streamclust.utils.state import State, prefixed, under
 
 
 class Nearest(NamedTuple):

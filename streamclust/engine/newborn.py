@@ -9,11 +9,11 @@ from streamclust.engine.dependence import group_evidence
 from streamclust.engine.model import Model
 from streamclust.engine.results import reach
 from streamclust.engine.tuning import TUNING
-from streamclust.late import gammaln
 from streamclust.moments import Moments
 from streamclust.refit.bkm.fit import fit_points
 from streamclust.refit.dp_means.online import lead
 from streamclust.refit.partition import Partition
+from streamclust.utils.late import gammaln
 
 
 def newborn(model: Model, outsiders: Floats, penalty: float | None = None, evidence: float = 1.0) -> Moments:

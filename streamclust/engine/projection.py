@@ -23,11 +23,11 @@ from streamclust.engine.event_rows import (
 from streamclust.engine.missing_values import completed, zero_filled
 from streamclust.engine.watched_events import chosen_of
 from streamclust.engine.wide_events import RECENT_EVENTS, Block, RecentWideEvents
-from streamclust.interrupts import HeldInterrupts
-from streamclust.late import issparse
 from streamclust.moments import Moments
 from streamclust.parameters import GAUSSIANS, MAX_UNREDUCED_FEATURES, ScaleName
 from streamclust.sketch import MAX_DIRECTIONS, Rows, Sketch, identity, learn_sketch, relearn_sketch
+from streamclust.utils.interrupts import HeldInterrupts
+from streamclust.utils.late import issparse
 
 FIRST_EVENTS = 1024
 """Number of events that a sketch is learnt from."""

@@ -16,7 +16,7 @@ from streamclust.engine.tuning import TUNING
 from streamclust.engine.watched_events import WatchedEvents
 from streamclust.families import is_discrete
 from streamclust.sketch import CoordinateMap
-from streamclust.state import State, prefixed, under
+from streamclust.utils.state import State, prefixed, under
 
 if TYPE_CHECKING:
     from streamclust.engine.shards import Shards

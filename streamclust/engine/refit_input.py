@@ -13,8 +13,8 @@ from streamclust.engine.model import Model
 from streamclust.engine.results import Result, result_from_state, result_state
 from streamclust.engine.settings import EngineSettings
 from streamclust.moments import Moments
-from streamclust.state import State
 from streamclust.tree import SummaryTree
+from streamclust.utils.state import State
 
 
 @dataclass(frozen=True)

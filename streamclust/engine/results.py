@@ -14,12 +14,12 @@ from streamclust.families.cost_form import CostForm, Quadratic
 from streamclust.families.gaussian import GaussianParameters
 from streamclust.families.linalg import cholesky, log_determinant, whitener
 from streamclust.families.marginal import PointParameters
-from streamclust.late import gammaincinv
 from streamclust.moments import Moments
 from streamclust.refit.chunky_em.covariance import form_of
 from streamclust.refit.chunky_em.mixture import Mixture
 from streamclust.refit.partition import Partition
-from streamclust.state import Arrays, State, fields_state, from_fields, prefixed, under
+from streamclust.utils.late import gammaincinv
+from streamclust.utils.state import Arrays, State, fields_state, from_fields, prefixed, under
 
 Result = Partition | Mixture
 NOWHERE: Ints = np.zeros(0, dtype=np.int64)

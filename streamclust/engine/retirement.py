@@ -12,7 +12,7 @@ from streamclust.engine.present_events import PresentEvents
 from streamclust.engine.results import NOWHERE
 from streamclust.engine.stream import Stream
 from streamclust.engine.tuning import TUNING
-from streamclust.visits import shares
+from streamclust.lineage.visits import shares
 
 
 class Retirement:

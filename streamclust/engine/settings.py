@@ -27,7 +27,7 @@ from streamclust.parameters import (
 )
 from streamclust.refit.chunky_em.covariance import Covariance
 from streamclust.tree.rows import check_positive, whole_number
-from streamclust.values import check_choice, shown
+from streamclust.utils.values import check_choice, shown
 
 Check = Callable[[str, Any], object]
 """Raises ValueError, with the parameter's name and the cure, for a value that it may not have."""

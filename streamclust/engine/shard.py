@@ -18,8 +18,8 @@ from streamclust.engine.watched_events import WatchedEvents
 from streamclust.families import FamilyLike
 from streamclust.families import family as family_named
 from streamclust.sketch import CoordinateMap
-from streamclust.state import State, prefixed, under
 from streamclust.tree import SummaryTree
+from streamclust.utils.state import State, prefixed, under
 
 MAX_HALF_LIVES = 64.0
 """Half-lives after which watched events weigh 0: less than a rounding error of the latest."""

@@ -18,10 +18,10 @@ from streamclust.engine.shard import Shard, drawn, empty_tree
 from streamclust.engine.tuning import TUNING
 from streamclust.engine.watched_events import WatchedEvents
 from streamclust.families import is_discrete
-from streamclust.interrupts import HeldInterrupts
 from streamclust.sketch import CoordinateMap
-from streamclust.state import State, prefixed, under
 from streamclust.tree import SummaryTree, merge_all
+from streamclust.utils.interrupts import HeldInterrupts
+from streamclust.utils.state import State, prefixed, under
 
 MERGED = "merged"
 """Key of the one shard of a state whose shards were merged."""

@@ -16,7 +16,7 @@ from streamclust.engine.shown_level import CommonWeight, ShownLevel
 from streamclust.engine.tuning import TUNING
 from streamclust.lineage import Lineage
 from streamclust.sketch import Sketch
-from streamclust.state import State
+from streamclust.utils.state import State
 
 
 @dataclass

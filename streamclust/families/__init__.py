@@ -9,7 +9,7 @@ from streamclust.families.gaussian import FlatGaussian, Gaussian
 from streamclust.families.gaussian_simple import DiagonalGaussian, SphericalGaussian
 from streamclust.families.mixed import Mixed, mixed
 from streamclust.parameters import FamilyName
-from streamclust.values import did_you_mean
+from streamclust.utils.values import did_you_mean
 
 FamilyLike = FamilyName | FamilyClass | AnyFamily
 """A family as users give it: its name, its class, or a family with its prior."""

@@ -18,8 +18,8 @@ from streamclust.families.base import Family, Rule, Summary, as_rows, check_fini
 from streamclust.families.cost_form import Linear
 from streamclust.families.gaussian import row_cost
 from streamclust.families.priors import read
-from streamclust.late import betaln, digamma, gammaln, xlogy
 from streamclust.moments import Moments, Scatter
+from streamclust.utils.late import betaln, digamma, gammaln, xlogy
 
 # ---------------------------------------------------------------- what the three share
 

@@ -21,9 +21,9 @@ import numpy as np
 from streamclust._kernels.types import Bools, Floats
 from streamclust.families.base import AnyFamily, Family, Parameters, Posterior, Summary, as_rows
 from streamclust.families.gaussian import FlatGaussian, row_cost
-from streamclust.late import digamma, gammaln
 from streamclust.moments import Moments
 from streamclust.parameters import MixtureName
+from streamclust.utils.late import digamma, gammaln
 
 Weight = TypeVar("Weight", float, Floats)
 

@@ -24,8 +24,8 @@ from streamclust.families.priors import (
     positive_covariance,
     read,
 )
-from streamclust.late import gammaln
 from streamclust.moments import Moments, Scatter
+from streamclust.utils.late import gammaln
 
 
 def no_blur() -> Floats:

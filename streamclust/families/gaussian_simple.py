@@ -25,8 +25,8 @@ from streamclust.families.gaussian import (
     shrunk_mean,
 )
 from streamclust.families.priors import SMOOTHING_SHARE, gaussian_prior
-from streamclust.late import digamma, gammaln
 from streamclust.moments import Moments, Scatter
+from streamclust.utils.late import digamma, gammaln
 
 
 class NormalGammas(NamedTuple):

@@ -30,7 +30,7 @@ from streamclust.families.linalg import cholesky, log_determinant, whitener
 from streamclust.families.priors import MIN_MAGNITUDE, RELATIVE_RESOLUTION, read_weighted
 from streamclust.families.resolution import blur_of
 from streamclust.moments import Moments
-from streamclust.outliers import FAR_DEVIATIONS, near_variance
+from streamclust.utils.outliers import FAR_DEVIATIONS, near_variance
 
 MAX_XI = 1.0
 """The largest ξ0: cluster means are spread no less than the events of one cluster."""

@@ -7,7 +7,7 @@ from typing import cast
 import numpy as np
 
 from streamclust._kernels.types import Floats
-from streamclust.late import gammaln
+from streamclust.utils.late import gammaln
 
 FIRST_JITTER = 1e-12
 """The first ridge tried on a matrix that is not positive definite, relative to its mean diagonal entry."""

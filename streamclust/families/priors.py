@@ -18,7 +18,7 @@ from streamclust._kernels.types import Floats, Ints
 from streamclust.families.base import Rule, Summary, check_finite
 from streamclust.families.linalg import floor_eigenvalues
 from streamclust.moments import Moments, Scatter
-from streamclust.outliers import outlying
+from streamclust.utils.outliers import outlying
 
 MAX_NEIGHBOUR_POINTS = 5_000
 """Neighbours are sought among at most so many points: more would cost, and shrink d as a stream grows."""

@@ -10,7 +10,7 @@ import numpy as np
 from streamclust._kernels.hierarchy import costs as kernels
 from streamclust._kernels.types import Floats
 from streamclust.hierarchy.problem import MergeProblem
-from streamclust.late import gammaln
+from streamclust.utils.late import gammaln
 
 
 @dataclass(frozen=True)

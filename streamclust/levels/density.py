@@ -13,9 +13,9 @@ import numpy as np
 from streamclust._kernels.engine.assign import assign_points
 from streamclust._kernels.types import Floats, Ints
 from streamclust.families.linalg import cholesky, log_determinant, whitener
-from streamclust.late import logsumexp
 from streamclust.levels.tuning import TUNING
 from streamclust.moments import Moments
+from streamclust.utils.late import logsumexp
 
 
 class Landscape(NamedTuple):

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streamclust.moments import Moments
-from streamclust.outliers import outlying
 from streamclust.plots.drawing import colour, ellipses, halo, name_axes, new_axes, on, outline_together
+from streamclust.utils.outliers import outlying
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streamclust.outliers import outlying
 from streamclust.plots.drawing import ellipses, name_axes, new_axes
 from streamclust.tree import SummaryTree
+from streamclust.utils.outliers import outlying
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

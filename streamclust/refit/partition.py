@@ -10,8 +10,8 @@ import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
 from streamclust.families import AnyFamily, FlatGaussian, Infinite, Mixture
-from streamclust.late import logsumexp
 from streamclust.moments import Moments
+from streamclust.utils.late import logsumexp
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamclust._kernels.types import Floats
-from streamclust.values import MAX_MAGNITUDE, PLAIN
+from streamclust.utils.values import MAX_MAGNITUDE, PLAIN
 
 Columns = dict[Hashable, int]
 

@@ -25,7 +25,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 
 from streamclust._kernels.types import Floats
-from streamclust.values import PLAIN, is_numeric, to_number
+from streamclust.utils.values import PLAIN, is_numeric, to_number
 
 MAX_CATEGORIES = 200
 """Values of a categorical column that get a column of their own; the rarer ones share one, OTHER."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streamclust.values import shown
+from streamclust.utils.values import shown
 
 MAX_NAME_LENGTH = 500
 """Characters of a feature's name."""

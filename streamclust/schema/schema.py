@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streamclust._kernels.types import Floats
-from streamclust.late import issparse
 from streamclust.parameters import MAX_UNREDUCED_FEATURES, Missing
 from streamclust.schema.cells import (
     Cells,
@@ -31,7 +30,8 @@ from streamclust.schema.names import (
     new_feature,
     not_a_table,
 )
-from streamclust.values import (
+from streamclust.utils.late import issparse
+from streamclust.utils.values import (
     check_choice,
     check_table_kind,
     floats_as_they_are,

@@ -15,14 +15,14 @@ import numpy as np
 from streamclust._kernels.shapes.heights import judge_edges
 from streamclust._kernels.shapes.line import best_two
 from streamclust._kernels.types import Floats, Ints
-from streamclust.blas import weighted_sum
 from streamclust.families.linalg import cholesky, log_determinant, whitener
-from streamclust.late import betaincinv
 from streamclust.moments import Moments
-from streamclust.outliers import near_variance
 from streamclust.shapes.expected import expected_heights
 from streamclust.shapes.plateaus import plateau_grid
 from streamclust.shapes.tuning import TUNING
+from streamclust.utils.blas import weighted_sum
+from streamclust.utils.late import betaincinv
+from streamclust.utils.outliers import near_variance
 
 
 class Edges(NamedTuple):

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from streamclust._kernels.types import Floats
-from streamclust.blas import weighted_sum
 from streamclust.shapes.tuning import TUNING
+from streamclust.utils.blas import weighted_sum
 
 
 def expected_heights(height: Floats, error: Floats) -> Floats:

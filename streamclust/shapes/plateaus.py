@@ -9,7 +9,7 @@ import numpy as np
 
 from streamclust._kernels.shapes.line import BINS, MARGIN, SPAN
 from streamclust._kernels.types import Floats
-from streamclust.late import log_ndtr, logsumexp
+from streamclust.utils.late import log_ndtr, logsumexp
 
 PLACES = (-0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 """Where a plateau rises, in units of the inner range of the events; it falls at 1 less the same."""

@@ -8,8 +8,8 @@ import numpy as np
 
 from streamclust._kernels.sketch import compress_cells, compress_rows
 from streamclust._kernels.types import Bools, Floats
-from streamclust.late import csr_array, issparse
 from streamclust.sketch.tuning import TUNING
+from streamclust.utils.late import csr_array, issparse
 
 Rows = Any
 """Dense rows (an array), NaN where a value is missing; or sparse rows (a csr_array), whose absent values are 0."""

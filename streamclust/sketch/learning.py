@@ -12,13 +12,13 @@ from typing import ParamSpec, TypeVar
 import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
-from streamclust.late import csr_array, diags_array, eigh, issparse, threadpool_limits
 from streamclust.moments import Moments
-from streamclust.outliers import outlying
 from streamclust.sketch.compression import Compression, Rows, learn_compression
 from streamclust.sketch.sketch import Sketch
 from streamclust.sketch.spectrum import spectrum
 from streamclust.sketch.tuning import TUNING
+from streamclust.utils.late import csr_array, diags_array, eigh, issparse, threadpool_limits
+from streamclust.utils.outliers import outlying
 
 MAX_DIRECTIONS = TUNING.max_directions
 BLAS = Lock()

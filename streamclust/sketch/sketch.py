@@ -11,12 +11,12 @@ import numpy as np
 
 from streamclust._kernels.sketch import project_cells, project_rows
 from streamclust._kernels.types import Bools, Floats
-from streamclust.late import gammaincinv, issparse
 from streamclust.moments import Moments
 from streamclust.sketch.compression import Compression, Rows, is_same
 from streamclust.sketch.tuning import TUNING
-from streamclust.state import State, fields_state
-from streamclust.values import MAX_MAGNITUDE
+from streamclust.utils.late import gammaincinv, issparse
+from streamclust.utils.state import State, fields_state
+from streamclust.utils.values import MAX_MAGNITUDE
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamclust._kernels.types import Floats
-from streamclust.late import dormqr, dsytrd, eigh_tridiagonal, eigvalsh_tridiagonal
+from streamclust.utils.late import dormqr, dsytrd, eigh_tridiagonal, eigvalsh_tridiagonal
 
 WORKSPACE_COLUMNS = 64
 """Columns that LAPACK reduces at once, at most."""

@@ -27,7 +27,6 @@ from streamclust.engine import Engine, EngineSettings
 from streamclust.engine.settings import check_parameters
 from streamclust.families import family as family_named
 from streamclust.families import is_discrete
-from streamclust.frames import TableLike
 from streamclust.lineage import Change
 from streamclust.parameters import (
     Detail,
@@ -43,6 +42,7 @@ from streamclust.parameters import (
     taken_by,
 )
 from streamclust.schema import Schema
+from streamclust.schema.frames import TableLike
 from streamclust.streaming.checked_events import Checked
 from streamclust.streaming.cluster_queries import ClusterQueries
 from streamclust.streaming.fixed_parameters import FixedParameters

@@ -12,9 +12,9 @@ import numpy as np
 
 from streamclust._kernels.types import Floats
 from streamclust.families.hellinger import hellinger
-from streamclust.late import ndtr
 from streamclust.lineage import HistoryStep
 from streamclust.moments import Moments
+from streamclust.utils.late import ndtr
 
 Trend = Literal["growing", "steady", "shrinking"]
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine.feature_stream import FeatureStream, PublishedFeatures
-from streamclust.frames import TableLike
 from streamclust.lineage import Change, Lineage
 from streamclust.schema import Schema
+from streamclust.schema.frames import TableLike
 from streamclust.streaming.checked_events import Checked
 from streamclust.streaming.thread_safety import ThreadSafe
 

@@ -22,17 +22,17 @@ from streamclust.checkpoint import (
 from streamclust.checkpoint.state import key_of
 from streamclust.engine import schedule
 from streamclust.engine.feature_stream import FeatureSettings, FeatureStream
-from streamclust.frames import TableLike
 from streamclust.lineage import Change
 from streamclust.parameters import Missing
 from streamclust.refit.penalties import check_count, check_penalty
 from streamclust.schema import Schema
+from streamclust.schema.frames import TableLike
 from streamclust.streaming.checked_events import Checked
 from streamclust.streaming.feature_queries import FeatureQueries
 from streamclust.streaming.fixed_parameters import FixedParameters
 from streamclust.streaming.shards import FeatureShards
 from streamclust.streaming.validation import Validator
-from streamclust.values import check_choice
+from streamclust.utils.values import check_choice
 
 KIND = "features"
 """Kind of checkpoint that StreamFeatures writes."""

@@ -12,7 +12,7 @@ from streamclust.checkpoint import CheckpointError, State, read, write
 from streamclust.engine.settings import check_parameters
 from streamclust.lineage import Change, Lineage
 from streamclust.streaming.thread_safety import ThreadSafe
-from streamclust.values import shown
+from streamclust.utils.values import shown
 
 POSITIONAL = "_POSITIONAL_ARGS"
 """River's name for the arguments that a constructor takes by `*args`."""

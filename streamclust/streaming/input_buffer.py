@@ -16,8 +16,8 @@ import numpy as np
 from streamclust._kernels.types import Floats
 from streamclust.engine.event_rows import Row, stacked
 from streamclust.engine.projection import Projection
-from streamclust.interrupts import HeldInterrupts
 from streamclust.schema import Schema, plain_values
+from streamclust.utils.interrupts import HeldInterrupts
 
 MAX_WAITING_EVENTS = 256
 """Number of single events buffered before they are learnt together."""

@@ -16,16 +16,16 @@ from streamclust.engine import Engine
 from streamclust.engine.event_rows import Row
 from streamclust.engine.projection import Projection
 from streamclust.families import is_discrete
-from streamclust.frames import TableLike, warn_left_out
-from streamclust.interrupts import HeldInterrupts
 from streamclust.parameters import Invalid, ScaleName
 from streamclust.schema import Cells, Schema, plain_values
+from streamclust.schema.frames import TableLike, warn_left_out
 from streamclust.streaming.checked_events import Checked
 from streamclust.streaming.clocks import Clocks
 from streamclust.streaming.input_buffer import MAX_WAITING_EVENTS, NO_VALUES, Event, InputBuffer
 from streamclust.streaming.refusals import Refusals
 from streamclust.streaming.table_rows import cells_of
 from streamclust.streaming.validation import Validator, weight_and_time
+from streamclust.utils.interrupts import HeldInterrupts
 
 
 class EventPipeline:

@@ -11,13 +11,13 @@ from streamclust._kernels.types import Bools, Floats
 from streamclust.engine import Model
 from streamclust.engine.event_rows import sparse_rows, with_width
 from streamclust.engine.model import Assignment
-from streamclust.frames import SeriesLike, TableLike
-from streamclust.late import csr_array, issparse
 from streamclust.parameters import LevelName
+from streamclust.schema.frames import SeriesLike, TableLike
 from streamclust.sketch import Rows
 from streamclust.streaming.checked_events import Checked
 from streamclust.streaming.pipeline import EventPipeline
 from streamclust.streaming.thread_safety import ThreadSafe
+from streamclust.utils.late import csr_array, issparse
 
 
 class Predictions(ThreadSafe):

@@ -11,10 +11,10 @@ import numpy as np
 from streamclust._kernels.check import all_within
 from streamclust._kernels.types import Floats
 from streamclust.engine.event_rows import Row
-from streamclust.frames import TableLike
-from streamclust.late import issparse
 from streamclust.schema import Cells, Schema
-from streamclust.values import MAX_MAGNITUDE
+from streamclust.schema.frames import TableLike
+from streamclust.utils.late import issparse
+from streamclust.utils.values import MAX_MAGNITUDE
 
 NO_FEATURE = "an event has no numeric feature"
 """Error of an event from which nothing can be learnt."""

@@ -22,7 +22,7 @@ from threading import RLock, local
 from typing import Any, NoReturn, Self, TypeVar
 from weakref import WeakValueDictionary
 
-from streamclust.interrupts import HeldInterrupts
+from streamclust.utils.interrupts import HeldInterrupts
 
 Answer = TypeVar("Answer")
 AT_ONCE: AbstractContextManager[None] = nullcontext()

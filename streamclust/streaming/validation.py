@@ -13,10 +13,9 @@ from numpy.typing import ArrayLike
 from streamclust._kernels.types import Floats
 from streamclust.engine.event_rows import Row
 from streamclust.families import FamilyLike, is_discrete
-from streamclust.frames import TableLike, without_text
-from streamclust.late import issparse
 from streamclust.refit.bkm.fit import check_points
 from streamclust.schema import Cells, Schema, table_of
+from streamclust.schema.frames import TableLike, without_text
 from streamclust.sketch import check_lengths
 from streamclust.streaming.checked_events import Checked, Reason
 from streamclust.streaming.clocks import Clocks
@@ -32,7 +31,8 @@ from streamclust.streaming.table_rows import (
     within,
 )
 from streamclust.tree.rows import MAX_WEIGHT, MIN_WEIGHT, check_rows
-from streamclust.values import MAX_MAGNITUDE, check_table_kind
+from streamclust.utils.late import issparse
+from streamclust.utils.values import MAX_MAGNITUDE, check_table_kind
 
 
 class NeedsRowByRow(Exception):  # noqa: N818

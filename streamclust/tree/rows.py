@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamclust._kernels.check import all_within
 from streamclust._kernels.tree.arrays import DEEP, FREE_PAIRS, FREE_SLOTS, LEAVES, Tree
 from streamclust._kernels.types import Floats, Ints
-from streamclust.values import MAX_MAGNITUDE
+from streamclust.utils.values import MAX_MAGNITUDE
 
 NO_VALUES: Floats = np.empty(0)
 MIN_WEIGHT, MAX_WEIGHT = 1e-100, 1e30

@@ -7,8 +7,8 @@ import numpy as np
 from streamclust._kernels.moments import group_rows
 from streamclust._kernels.tree.arrays import Tree, empty_leaf, sample_masses
 from streamclust._kernels.types import Bools, Ints
-from streamclust.outliers import outlying
 from streamclust.tree.units import near_leaves
+from streamclust.utils.outliers import outlying
 
 
 def outliers(tree: Tree, slots: Ints) -> Bools:

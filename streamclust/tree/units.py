@@ -10,9 +10,9 @@ import numpy as np
 from streamclust._kernels.tree.arrays import DEEP, EVENTS, FREE_SLOTS, Tree, sample_masses
 from streamclust._kernels.tree.learn import insert_events
 from streamclust._kernels.types import Bools, Floats, Ints
-from streamclust.outliers import FAR_DEVIATIONS, far_reach, middle_and_unit
 from streamclust.tree import storage
 from streamclust.tree.balance import rebalance
+from streamclust.utils.outliers import FAR_DEVIATIONS, far_reach, middle_and_unit
 
 LAST_REGROWTH_EVENTS = 1024
 """Event count after which a change of deviations no longer rebuilds the tree: changes are small, and swaps suffice."""

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from streamclust import StreamClusterer
 from streamclust.checkpoint import Checkpoints, shard_from_state
 from streamclust.checkpoint.files import encode
-from streamclust.state import State, under
+from streamclust.utils.state import State, under
 from tests.connectors.broker import find_broker
 from tests.connectors.cluster import Cluster, events
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from streamclust import StreamClusterer
-from streamclust.interrupts import HeldInterrupts
+from streamclust.utils.interrupts import HeldInterrupts
 from tests.interrupting import Moments
 
 CENTRES = np.array([[0, 0], [12, 0], [0, 12], [12, 12], [24, 6]], float)

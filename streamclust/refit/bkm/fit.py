@@ -16,7 +16,6 @@ from streamclust.families import FamilyLike, Mixture
 from streamclust.families import family as family_named
 from streamclust.families.priors import spread_indices
 from streamclust.moments import Moments, Scatter
-from streamclust.outliers import outlying
 from streamclust.parameters import MixtureName
 from streamclust.refit.bkm.inputs import (
     PriorName,
@@ -40,6 +39,7 @@ from streamclust.refit.bkm.tuning import TUNING
 from streamclust.refit.partition import Partition
 from streamclust.refit.steps import Step, last_result
 from streamclust.refit.summary import LeafSummary, without_outliers
+from streamclust.utils.outliers import outlying
 
 __all__ = [
     "PriorName",

@@ -10,18 +10,18 @@ import numpy as np
 
 from streamclust._kernels.refit.bkm import seed_centres
 from streamclust._kernels.types import Floats, Ints
-from streamclust.blas import product
 from streamclust.families.gaussian import FlatGaussian
 from streamclust.families.learnt import PriorLearner
 from streamclust.families.mixed import Mixed
 from streamclust.moments import Moments
-from streamclust.outliers import near_variance
 from streamclust.refit.bkm.gaussian_merge_path import GaussianMergePath
 from streamclust.refit.bkm.labelling import Labelling
 from streamclust.refit.bkm.leave_one_out import locked, unlock
 from streamclust.refit.bkm.local_moves import Steps, chosen_merges, near_pairs, root_counts, step
 from streamclust.refit.bkm.problem import Problem
 from streamclust.refit.bkm.tuning import TUNING
+from streamclust.utils.blas import product
+from streamclust.utils.outliers import near_variance
 
 
 def learn_prior(state: Labelling, rounds: int = TUNING.prior_rounds) -> Labelling:

@@ -11,7 +11,6 @@ from streamclust._kernels.engine.assign import assign_points
 from streamclust._kernels.moments import group_rows
 from streamclust._kernels.refit.bkm import quadratic_costs
 from streamclust._kernels.types import Floats, Ints
-from streamclust.blas import product, weighted_sum
 from streamclust.families import AnyFamily, Finite, Gaussian, Mixture
 from streamclust.families.base import as_rows
 from streamclust.families.cost_form import Quadratic
@@ -21,6 +20,7 @@ from streamclust.moments import Moments, scatter_width
 from streamclust.refit.bkm.row_tree import Assign, RowTree
 from streamclust.refit.bkm.tuning import TUNING
 from streamclust.tree.descent import Ownership
+from streamclust.utils.blas import product, weighted_sum
 
 MAX_CANCELLED_NATS = 1e-9
 """The most that cancellation may change the cost of a leaf, in nats per event."""

@@ -11,11 +11,11 @@ from streamclust._kernels.refit.halves import iterate_halves
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.families import Finite, Gaussian, Infinite
 from streamclust.families.priors import spread_indices
-from streamclust.late import eigh
 from streamclust.moments import Moments
 from streamclust.refit.bkm.labelling import Labelling, change_of
 from streamclust.refit.bkm.problem import Problem
 from streamclust.refit.bkm.tuning import TUNING, FirstCuts
+from streamclust.utils.late import eigh
 
 
 class Halves(NamedTuple):

@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from streamclust._kernels.types import Floats
-from streamclust.late import logsumexp
 from streamclust.refit.bkm.labelling import Labelling
 from streamclust.refit.bkm.local_moves import Steps, iterate, rounding, step
 from streamclust.refit.bkm.problem import Problem
+from streamclust.utils.late import logsumexp
 
 
 def log_responsibilities(state: Labelling) -> tuple[Floats, Floats]:

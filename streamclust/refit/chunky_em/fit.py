@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 
 from streamclust._kernels.types import Ints
 from streamclust.moments import Moments
-from streamclust.outliers import outlying
 from streamclust.refit.chunky_em.boxes import Boxes, fitted
 from streamclust.refit.chunky_em.covariance import Components, Covariance, Space, form_of
 from streamclust.refit.chunky_em.mixture import Mixture
@@ -23,6 +22,7 @@ from streamclust.refit.steps import Step, last_result
 from streamclust.refit.summary import NodeSummary, without_outliers
 from streamclust.tree import SummaryTree
 from streamclust.tree.rows import check_rows, whole_number
+from streamclust.utils.outliers import outlying
 
 MIN_DEVIATION_SHARE = 1e-2
 """Default lower bound on a component's deviation in any direction, as a share of the data's deviation there."""

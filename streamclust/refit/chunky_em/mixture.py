@@ -12,9 +12,9 @@ import numpy as np
 from streamclust._kernels.types import Floats, Ints
 from streamclust.families import FAMILIES
 from streamclust.families.gaussian import GaussianParameters
-from streamclust.late import logsumexp
 from streamclust.moments import Moments
 from streamclust.refit.chunky_em.covariance import Covariance, form_of
+from streamclust.utils.late import logsumexp
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

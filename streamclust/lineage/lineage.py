@@ -5,174 +5,24 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streamclust._kernels.types import Bools, Floats, Ints
-from streamclust.visits import Visits
+from streamclust._kernels.types import Floats
+from streamclust.lineage.changes import Change, Kind
+from streamclust.lineage.history import History, HistoryStep
+from streamclust.lineage.matching import majority, matched
+from streamclust.lineage.visits import Visits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 log = logging.getLogger(__name__)
 
-Kind = Literal["born", "died", "returned", "split", "merged"]
-
 MAX_EVENTS = 10_000
 """Number of lifecycle events kept; older ones are dropped."""
-RETIRED_CLAIM = 1e-6
-"""Factor on a retired cluster's overlap, so that a live cluster's claim to an id comes first."""
-FED_PART_OF_PEAK = 0.1
-"""A cluster counts as fed in a step of the history where it has at least this part of its largest share."""
-MAX_STEPS = 512
-"""Bound on the steps of a history; must be even."""
-MAX_CLUSTERS_PER_STEP = 64
-"""Number of clusters, the heaviest, whose weights a step keeps apart."""
-
-
-@dataclass(frozen=True)
-class Change:
-    """Change of the set of ids: `parents` left it, `children` entered it, each id with its weight then.
-
-    A split keeps the parent's id for the child that shares most with it, a merge that of the parent that shares
-    most with the child: such an id is among both.
-
-    >>> Change("split", at=20_000, version=7, parents={3: 900.0}, children={3: 500.0, 8: 400.0})
-    split 3 -> 3, 8 at event 20000
-    >>> Change("returned", at=90_000, version=9, parents={}, children={3: 500.0}, away=45_000)
-    returned 3 after 45000 events at event 90000
-    """
-
-    kind: Kind
-    at: int
-    """Number of events learnt before it."""
-    version: int
-    """Version of the first model that shows it."""
-    parents: dict[int, float]
-    children: dict[int, float]
-    away: int | None = None
-    """Number of events for which a cluster that returned was away; None for other kinds."""
-    level: int | None = None
-    """Number of clusters of the level on show then; None if that was the finest by request."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON; ids are stored in pairs, since keys of JSON objects are text. None is left out."""
-        optional = {"away": self.away, "level": self.level}
-        return {name: value for name, value in optional.items() if value is not None} | {
-            "kind": self.kind,
-            "at": self.at,
-            "version": self.version,
-            "parents": [[i, w] for i, w in self.parents.items()],
-            "children": [[i, w] for i, w in self.children.items()],
-        }
-
-    @classmethod
-    def from_dict(cls, state: dict[str, Any]) -> Change:
-        """Read what `to_dict` wrote."""
-        if state["kind"] not in get_args(Kind):
-            raise ValueError(f"no lifecycle event is of kind {state['kind']!r}")
-        parents, children = ({int(i): float(w) for i, w in state[side]} for side in ("parents", "children"))
-        away = None if state.get("away") is None else int(state["away"])
-        level = None if state.get("level") is None else int(state["level"])
-        return cls(state["kind"], int(state["at"]), int(state["version"]), parents, children, away, level)
-
-    def __repr__(self) -> str:
-        before, after = (", ".join(map(str, side)) for side in (self.parents, self.children))
-        arrow = f"{before} -> {after}" if before and after else before or after
-        pause = "" if self.away is None else f" after {self.away} events"
-        return f"{self.kind} {arrow}{pause} at event {self.at}"
-
-
-class HistoryStep(NamedTuple):
-    """A step of a history: total weight of its events, and weight by cluster."""
-
-    at: int
-    """Number of events of the stream at its end."""
-    total: float
-    weight: dict[int, float]
-    """The heaviest clusters by id."""
-
-    @property
-    def shares(self) -> dict[int, float]:
-        """Each cluster's part of the total."""
-        return {i: w / self.total for i, w in self.weight.items()}
-
-
-class History:
-    """Share of each cluster over the whole stream, in a bounded number of steps.
-
-    Once it is full, neighbouring steps are added together: it covers the whole stream, ever more coarsely.
-
-    >>> history = History()
-    >>> history.add(100, {0: 90.0, 1: 10.0})
-    >>> history.add(200, {0: 50.0, 1: 50.0})
-    >>> [(step.at, step.shares[1]) for step in history]
-    [(100, 0.1), (200, 0.5)]
-    """
-
-    def __init__(self, steps: Iterable[HistoryStep] = ()) -> None:
-        self._steps = list(steps)
-
-    def __iter__(self) -> Iterator[HistoryStep]:
-        return iter(self._steps)
-
-    def __len__(self) -> int:
-        return len(self._steps)
-
-    def due(self, at: int) -> bool:
-        """Whether a new step is due; steps become longer as the stream does."""
-        return not self._steps or at - self._steps[-1].at >= 2 * at / MAX_STEPS
-
-    def add(self, at: int, weight: dict[int, float]) -> None:
-        """Count events that came until event `at`: as a step of their own or, while the last is short, with it."""
-        if not (total := sum(weight.values())):
-            return
-        new, steps = heaviest(at, total, weight), self._steps
-        if steps and (at == steps[-1].at or at - self._start < 2 * at / MAX_STEPS):
-            steps[-1] = together(steps[-1], new)
-        else:
-            steps.append(new)
-        if len(steps) > MAX_STEPS:
-            pairs = zip(steps[:-1:2], steps[1::2], strict=True)
-            self._steps = [*(together(first, second) for first, second in pairs), steps[-1]]
-
-    def fed_until(self, cluster: int) -> int | None:
-        """End of the last step in which a cluster had a good part of its largest share; None if it is in no step."""
-        shares = [(step.at, step.weight.get(cluster, 0.0) / step.total) for step in self._steps]
-        least = FED_PART_OF_PEAK * max((share for _, share in shares), default=0.0)
-        return max((at for at, share in shares if share > 0 and share >= least), default=None)
-
-    @property
-    def _start(self) -> int:
-        """Event count at which the last step begins."""
-        return self._steps[-2].at if len(self._steps) > 1 else 0
-
-    def to_list(self) -> list[Any]:
-        """Convert to types of JSON."""
-        return [[step.at, step.total, [[i, w] for i, w in step.weight.items()]] for step in self._steps]
-
-    @classmethod
-    def from_list(cls, state: Iterable[Any]) -> History:
-        """Read what `to_list` wrote."""
-        return cls(
-            HistoryStep(int(at), float(total), {int(i): float(w) for i, w in weight})
-            for at, total, weight in state
-        )
-
-
-def together(first: HistoryStep, second: HistoryStep) -> HistoryStep:
-    """Two neighbouring steps as one."""
-    ids = first.weight | second.weight
-    weight = {i: first.weight.get(i, 0.0) + second.weight.get(i, 0.0) for i in ids}
-    return heaviest(second.at, first.total + second.total, weight)
-
-
-def heaviest(at: int, total: float, weight: dict[int, float]) -> HistoryStep:
-    """A step limited to the heaviest MAX_CLUSTERS_PER_STEP clusters."""
-    ids = sorted(weight, key=lambda i: (-weight[i], i))[:MAX_CLUSTERS_PER_STEP]
-    return HistoryStep(at, float(total), {i: float(weight[i]) for i in sorted(ids)})
 
 
 class Mark(NamedTuple):
@@ -378,31 +228,3 @@ class Lineage:
         died = {i: change.at for change in self._log if change.kind == "died" for i in change.parents}
         pairs = ((i, died.get(i, 0)) if isinstance(i, int) else i for i in retired)
         return {int(i): int(since) for i, since in pairs}
-
-
-def matched(shared: Floats, old_weight: Floats, new_weight: Floats, live: Bools) -> dict[int, int]:
-    """Map new clusters to the old ones whose ids they keep. Live clusters have precedence over retired ones."""
-    worthy = (shared > 0.5 * old_weight[:, None]) | (shared > 0.5 * new_weight)
-    claim = np.where(worthy, np.where(live[:, None], shared, RETIRED_CLAIM * shared), 0.0)
-    return {int(j): int(i) for i, j in zip(*best_pairs(claim), strict=True) if worthy[i, j]}
-
-
-def best_pairs(claim: Floats) -> tuple[Ints, Ints]:
-    """Rows and columns of the pairs, none in two of them, of the largest sum; those of no claim may be left out."""
-    if claim.size and ((claim > 0).sum(axis=0) <= 1).all():  # no two rows want the same column
-        return np.arange(len(claim)), claim.argmax(axis=1)
-    if claim.size and ((claim > 0).sum(axis=1) <= 1).all():
-        return claim.argmax(axis=0), np.arange(claim.shape[1])
-    from scipy.optimize import linear_sum_assignment  # 20 MB, and slow to import
-
-    rows, columns = linear_sum_assignment(claim, maximize=True)
-    return rows, columns
-
-
-def majority(shared: Floats, weight: Floats) -> list[int]:
-    """For each column, the row with more than half of its weight; -1 if there is none."""
-    if not len(shared):
-        return [-1] * len(weight)
-    best = shared.argmax(axis=0)
-    most = shared[best, np.arange(len(weight))]
-    return [int(i) for i in np.where(most > 0.5 * weight, best, -1)]

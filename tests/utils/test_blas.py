@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from streamclust.blas import UNSHARED_PRODUCTS, product, weighted_sum
+from streamclust.utils.blas import UNSHARED_PRODUCTS, product, weighted_sum
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamclust.late import issparse
-from streamclust.values import DATES, check_table_kind
+from streamclust.utils.late import issparse
+from streamclust.utils.values import DATES, check_table_kind
 
 if TYPE_CHECKING:
     from narwhals import Series

@@ -12,7 +12,14 @@ from streamclust.batch import (
     BayesianKMeans,
     ChunkyGaussianMixture,
 )
-from streamclust.outliers import FAR_DEVIATIONS, MIN_GROUP_ROWS, MIN_ROWS, far_values, near_variance, outlying
+from streamclust.utils.outliers import (
+    FAR_DEVIATIONS,
+    MIN_GROUP_ROWS,
+    MIN_ROWS,
+    far_values,
+    near_variance,
+    outlying,
+)
 
 CENTRES = np.array([[0, 0], [12, 0], [0, 12], [12, 12], [24, 6]], float)
 MAGNITUDES = st.sampled_from([1e7, -1e7, 1e30, -1e100, 1e119])

@@ -4,7 +4,7 @@ from types import ModuleType
 import numpy as np
 import scipy.sparse
 
-from streamclust.late import issparse
+from streamclust.utils.late import issparse
 
 
 def test_nothing_is_sparse_while_another_thread_imports_the_module(monkeypatch):

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamclust.visits import PATIENCE, Visits
+from streamclust.lineage.visits import PATIENCE, Visits
 
 labels = st.lists(st.integers(-1, 3), min_size=1, max_size=60)
 

@@ -10,7 +10,7 @@ import pytest
 
 from streamclust import StreamClusterer
 from streamclust.batch import StreamEstimator
-from streamclust.frames import LeftOutColumns
+from streamclust.schema.frames import LeftOutColumns
 
 FRAME = pd.DataFrame(
     {

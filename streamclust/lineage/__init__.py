@@ -1,0 +1,9 @@
+"""Lineage: stable cluster ids, the log of their lifecycle events, and the history of their shares."""
+
+from streamclust.lineage.changes import Change, Kind
+from streamclust.lineage.history import History, HistoryStep
+from streamclust.lineage.lineage import MAX_EVENTS, Lineage, Mark
+from streamclust.lineage.matching import majority
+from streamclust.lineage.visits import Visits
+
+__all__ = ["MAX_EVENTS", "Change", "History", "HistoryStep", "Kind", "Lineage", "Mark", "Visits", "majority"]
