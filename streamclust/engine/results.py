@@ -120,11 +120,7 @@ def having(result: Result, clusters: Moments) -> Result:
     """The clusters with other moments; leaves are not labelled."""
     if isinstance(result, Partition):
         return replace(result, clusters=clusters, labels=NOWHERE)
-    total = float(clusters.weight.sum())
-    return replace(
-        result, weights=clusters.weight / total, means=clusters.mean, covariances=clusters.covariance,
-        labels=NOWHERE, total=total,
-    )  # fmt: skip
+    return result.having(clusters)
 
 
 def weighing(result: Result, total: float) -> Result:

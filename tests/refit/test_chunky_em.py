@@ -458,3 +458,27 @@ def test_events_that_stand_for_many_are_no_more_evidence_than_they_are(covarianc
     dependent.n_independent = float(len(points))
     found = [refit_mixture(tree, covariance=covariance).n_clusters for tree in (tree, many, dependent)]
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_components_that_go_on_learning_stay_as_wide_as_they_must_be(blobs, kind):
+    points, _ = blobs
+    points = points * [1e-3, 1.0, 1e4]  # each unit has a least variance of its own
+    mixture = refit_mixture(tree_of(points, kind), covariance=kind)
+    narrow = FORMS[kind].at_least(mixture.covariances * 1e-30, mixture.least)
+    rows = Moments.rows_of_points(np.repeat(points[:2], 5, axis=0))
+    stuck = rows.to_groups(np.arange(10) // 5, 2, kind=FORMS[kind].scatter)
+    learnt = finite(mixture.having(stuck), points)
+    np.testing.assert_allclose(learnt.covariances, narrow[:1].repeat(2, axis=0))
+    np.testing.assert_allclose(learnt.weights, 0.5)
+    assert learnt.total == 10.0
+    wide = mixture.having(mixture.clusters)
+    np.testing.assert_allclose(wide.covariances, mixture.covariances)
+
+
+def test_full_covariances_are_widened_where_they_are_narrow_in_some_direction():
+    turn = np.linalg.qr(np.random.default_rng(4).normal(size=(3, 3)))[0]
+    wide, flat = (turn @ np.diag(variances) @ turn.T for variances in ([1.0, 2.0, 3.0], [0.0, 2.0, 3.0]))
+    found = FORMS["full"].at_least(np.stack([wide, flat]), 0.01 * np.eye(3)[None])
+    np.testing.assert_array_equal(found[0], wide)
+    np.testing.assert_allclose(np.linalg.eigvalsh(found[1]), [0.01, 2.01, 3.01])

@@ -56,6 +56,8 @@ class Form(NamedTuple):
     """Means and ⟨x xᵀ⟩ of components, and the least variance -> covariances."""
     natural: Callable[[Floats, Floats], tuple[Floats, Floats, Floats]]
     """Means and covariances -> log density as constant (K,), linear (K, D) and quadratic (K, width) part."""
+    at_least: Callable[[Floats, Floats], Floats]
+    """Covariances, and the one (1, ...) that none may be below -> covariances that are not."""
 
 
 # ---------------------------------------------------------------- full
@@ -121,6 +123,16 @@ def _full_natural(mean: Floats, covariance: Floats) -> tuple[Floats, Floats, Flo
     return constant, linear, quadratic
 
 
+def _full_at_least(covariance: Floats, least: Floats) -> Floats:
+    """Those below `least` in some direction have it added."""
+    try:
+        np.linalg.cholesky(covariance - least)
+    except np.linalg.LinAlgError:
+        narrow = np.linalg.eigvalsh(covariance - least)[:, 0] <= 0.0
+        return np.where(narrow[:, None, None], covariance + least, covariance)
+    return covariance
+
+
 # ---------------------------------------------------------------- diagonal
 
 
@@ -170,15 +182,15 @@ def _spherical_natural(mean: Floats, covariance: Floats) -> tuple[Floats, Floats
 FORMS: dict[Covariance, Form] = {
     "full": Form(
         "gaussian", "full", lambda d: d * (d + 1) // 2,
-        _full_standard, _full_second, _full_maximise, _full_natural,
+        _full_standard, _full_second, _full_maximise, _full_natural, _full_at_least,
     ),
     "diagonal": Form(
         "diagonal", "diagonal", lambda d: d,
-        _diagonal_standard, _diagonal_second, _diagonal_maximise, _diagonal_natural,
+        _diagonal_standard, _diagonal_second, _diagonal_maximise, _diagonal_natural, np.maximum,
     ),
     "spherical": Form(
         "spherical", "scalar", lambda d: 1,
-        _spherical_standard, _spherical_second, _spherical_maximise, _spherical_natural,
+        _spherical_standard, _spherical_second, _spherical_maximise, _spherical_natural, np.maximum,
     ),
 }  # fmt: skip
 
@@ -257,6 +269,13 @@ class Space:
         """Components of clusters in the data's own coordinates."""
         sums = self.lift(clusters) * clusters.weight[:, None]
         return self.maximise(sums[clusters.weight > 0])
+
+    @property
+    def least_covariance(self) -> Floats:
+        """The least covariance of a component in the data's own coordinates, as an array of one."""
+        d = self.n_features
+        one = {"full": np.eye(d)[None], "diagonal": np.ones((1, d)), "scalar": np.ones(1)}[self.form.scatter]
+        return _mapped_covariance(self.least * one, self._back)
 
     def leaving(self, components: Components) -> Components:
         """Components in the data's own coordinates."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,7 @@ class Mixture:
     free_energy   F, the lower bound of the data's log-likelihood (3.13), over the rows fitted last: the boxes of
                   a tree or, where points were given, the points. It rises.
     notes         what was done that was not asked for: components left out, or never inserted
+    least         (1, ...)  the covariance that no component is below; None in mixtures of older checkpoints
     """
 
     covariance: Covariance
@@ -47,6 +48,7 @@ class Mixture:
     total: float
     free_energy: float
     notes: tuple[str, ...] = ()
+    least: Floats | None = None
 
     @property
     def n_clusters(self) -> int:
@@ -60,6 +62,16 @@ class Mixture:
         factor = weight * self.means.shape[1] if self.covariance == "spherical" else weight
         scatter = self.covariances * factor.reshape(-1, *[1] * (self.covariances.ndim - 1))
         return Moments(weight, self.means, scatter, form_of(self.covariance).scatter)
+
+    def having(self, clusters: Moments) -> Mixture:
+        """The mixture with components of other moments, each as wide as it must be; leaves are not labelled."""
+        total, covariance = float(clusters.weight.sum()), clusters.covariance
+        if self.least is not None:
+            covariance = form_of(self.covariance).at_least(covariance, self.least)
+        return replace(
+            self, weights=clusters.weight / total, means=clusters.mean, covariances=covariance,
+            labels=np.zeros(0, dtype=np.int64), total=total,
+        )  # fmt: skip
 
     # ---------------------------------------------------------------- asking
 
