@@ -482,3 +482,13 @@ def test_full_covariances_are_widened_where_they_are_narrow_in_some_direction():
     found = FORMS["full"].at_least(np.stack([wide, flat]), 0.01 * np.eye(3)[None])
     np.testing.assert_array_equal(found[0], wide)
     np.testing.assert_allclose(np.linalg.eigvalsh(found[1]), [0.01, 2.01, 3.01])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_component_whose_events_have_decayed_says_nothing_and_harms_nothing(blobs, kind):
+    points, _ = blobs
+    mixture = refit_mixture(tree_of(points, kind), covariance=kind)
+    gone = Moments.stack([mixture.clusters, Moments.empty(1, 3, FORMS[kind].scatter)])
+    found = mixture.having(gone)
+    np.testing.assert_allclose(found.log_density(points), mixture.log_density(points))
+    np.testing.assert_allclose(found.probability(points)[:, -1], 0.0)

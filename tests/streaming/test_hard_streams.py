@@ -74,16 +74,6 @@ def test_weights_over_twenty_powers_of_ten_are_learnt(refit):
     learnt(x, weight=weight, half_life=300.0, refit=refit)
 
 
-@pytest.mark.parametrize("family", ["gaussian", "diagonal", "spherical"])
-def test_components_that_learn_nothing_but_one_event_have_finite_novelties(family):
-    """Nearly all weight since the last refit is that of a sensor that is stuck."""
-    x = np.concatenate([events(4000), np.full((3000, 2), 5.0)])
-    weight = 10.0 ** np.random.default_rng(2).uniform(-20, 20, size=len(x))
-    model, _ = learnt(x, step=500, weight=weight, family=family, refit="chunky-em", half_life=300.0)
-    novelties = model.novelty_many(x[::250])
-    assert np.isfinite(novelties).all()
-
-
 @pytest.mark.parametrize("mixture", ["finite", "infinite", "uninformative"])
 def test_evidence_of_less_than_one_event_is_one_cluster(mixture):
     """One event again and again, and events that weigh next to nothing together."""
