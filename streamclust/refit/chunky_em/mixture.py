@@ -79,7 +79,8 @@ class Mixture:
         """log p(x, component) of points or, for rows of Moments, its mean over their points; rows x components."""
         family = FAMILIES[form_of(self.covariance).family]
         density = family.log_density(GaussianParameters(self.means, self.covariances), rows)
-        return np.asarray(density + np.log(self.weights))
+        with np.errstate(divide="ignore"):  # components whose events have decayed
+            return np.asarray(density + np.log(self.weights))
 
     def assign(self, rows: Floats | Moments) -> Ints:
         """The component of largest responsibility for each point, or for each row of Moments as a whole."""
