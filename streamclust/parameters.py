@@ -51,7 +51,7 @@ class Parameter(NamedTuple):
     least: int = 1
     """The smallest whole number allowed, for a parameter of type int."""
     use_none_to: str = ""
-    """What None does, to complete an error message: "use None to ..."."""
+    """Effect of None, to complete an error message: "use None to ..."."""
 
 
 PARAMETERS: dict[str, Parameter] = {
@@ -271,7 +271,7 @@ def taken_by(place: str) -> dict[str, Parameter]:
 
 
 def help_of(name: str) -> str:
-    """What a parameter means, in one sentence."""
+    """The meaning of a parameter, in one sentence."""
     return PARAMETERS[name].help
 
 

@@ -115,7 +115,7 @@ def other_refits() -> None:
 
 
 USUAL: tuple[Callable[[], None], ...] = (trees, refits, stream)
-"""What the demo and most streams need; `stream` comes last, to find most of its kernels compiled."""
+"""Kernels of the demo and most streams; `stream` comes last, to find most of its kernels compiled."""
 OTHERS: tuple[Callable[[], None], ...] = (families, other_refits, forgetting, missing_values)
 
 

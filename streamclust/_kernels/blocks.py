@@ -23,7 +23,7 @@ def block_distances(
 def block_distances_within(
     columns: Floats, start: int, size: int, mean: Floats, W: Floats, most: Floats, y: Floats, z: Floats, out: Floats
 ) -> bool:  # fmt: skip
-    """The same, given up once every point is farther than its `most`: then False, and `out` are lower bounds."""
+    """`block_distances`, but False once every point is farther than its `most`: then `out` are lower bounds."""
     d = len(mean)
     for b in range(size):
         out[b] = 0.0

@@ -76,7 +76,7 @@ class KernelCache(_Cache):  # type: ignore[misc]  # numba has no types
         """The compiled kernel, or None: then this process compiles it, and others wait for it."""
         rtsys.initialize(
             target_context
-        )  # what compiled code calls; not `refresh`, which loads all that compiling needs
+        )  # functions that compiled code calls; `refresh` would load all that compiling needs
         processor = target_context.codegen().magic_tuple()
         portable = (processor[0], LEVEL, "") if HAS_LEVEL else processor
         content = self._read(self._shipped, portable, sig) or self._read(self._directory, processor, sig)

@@ -79,19 +79,19 @@ No fastmath: sums keep their order.
 """
 
 kernel_with_free_sums = kept(fastmath=set(FREE_SUMS))
-"""The same, with sums in any order."""
+"""`kernel` with sums in any order."""
 
 part = unkept()
 """A part of kernels: called by them alone, compiled into them, not kept by itself."""
 
 part_with_free_sums = unkept(fastmath=set(FREE_SUMS))
-"""The same, with sums in any order."""
+"""`part` with sums in any order."""
 
 shared_part = kept(no_cpython_wrapper=True)
 """A part of several kernels, large enough for a call: compiled and kept by itself, once for all of them."""
 
 fused_part = kept(no_cpython_wrapper=True, fastmath={"contract"})
-"""The same, with a product and the sum it goes into as one operation, rounded once."""
+"""`shared_part` with a product and the sum it goes into as one operation, rounded once."""
 
 inlined: Decorator = njit(**complete({"inline": "always"}))
 """Written into its callers by numba instead of compiled on its own: for small parts."""

@@ -1,4 +1,4 @@
-"""What a user sees while kernels compile: a line on a terminal, a bar in a notebook, nothing in a pipe."""
+"""Progress shown while kernels compile: a line on a terminal, a bar in a notebook, nothing in a pipe."""
 
 from __future__ import annotations
 

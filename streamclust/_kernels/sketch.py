@@ -100,7 +100,7 @@ def project_cells(
     z: Floats,
     squares: Floats,
 ) -> None:
-    """The same for sparse rows, in which what is absent is 0; the cost is that of the values they hold.
+    """Project sparse rows, whose absent values are 0, at the cost of the values they hold.
 
     `directions` (D, d); `origin` and its squared length are those of a row of zeros.
     """
@@ -138,7 +138,7 @@ def compress_rows(x: Floats, knee: Floats) -> None:
 
 @kernel
 def compress_cells(indices: Ints, data: Floats, knee: Floats) -> None:
-    """The same for the values of sparse rows."""
+    """Sparse rows, in place: asinh(value / knee) of the values in columns that have a knee."""
     for place in range(len(data)):
         j = indices[place]
         if j < len(knee) and knee[j] > 0.0:

@@ -26,7 +26,7 @@ class AgglomerativeBayesian(Hierarchical):
         "nearest" (by default: mean squared distance of neighbours over D), "agglomerative" for the paper's (22),
         "bkm" for (21). Trees depend on it.
     n_clusters
-        Cut into so many clusters instead of where the free energy is least.
+        Cut into this number of clusters instead of where the free energy is least.
     phi0
         Of the Dirichlet prior on proportions; by default 2 for Gaussians, 1 for counts.
     verbose

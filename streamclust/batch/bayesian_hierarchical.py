@@ -23,7 +23,7 @@ class BayesianHierarchical(Hierarchical):
     prior
         As for AgglomerativeBayesian.
     n_clusters
-        Cut into so many clusters instead of where merging becomes less likely than not.
+        Cut into this number of clusters instead of where merging becomes less likely than not.
     verbose
         Print the progress.
 

@@ -60,7 +60,7 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         exact "tree", built once, or by "blas", all costs in blocks, which is what "auto" does. The labels are the same.
         In the plane a tree pays from some 5,000 points on, in D = 3 hardly. It needs max_leaves=None.
     max_leaves
-        None clusters all points. A number clusters a summary of at most so many leaves: the time then
+        None clusters all points. A number clusters a summary of at most that number of leaves: the time then
         hardly depends on the number of points. `partial_fit` needs a summary, of 512 leaves unless told.
     seed
         The same seed gives the same clusters.

@@ -23,7 +23,7 @@ class BPMeans(FeatureEstimator):
     collapsed
         Let each point choose knowing how its choice moves the means (algorithm 3).
     restarts
-        The best of so many runs is kept.
+        The best of this number of runs is kept.
     init
         "greedy": several residuals tried for each feature, each refined. "plus-plus": the paper's single draw.
     max_features

@@ -35,7 +35,7 @@ class ChunkyGaussianMixture(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimat
     covariance
         "full", "diagonal" or "spherical".
     max_leaves
-        None fits all points. A number fits a summary of at most so many leaves: the time then hardly depends on
+        None fits all points. A number fits a summary of at most that number of leaves: the time then hardly depends on
         the number of points.
     floor
         No component is narrower, in any direction, than so much of the data's deviation there.

@@ -35,8 +35,8 @@ class DPMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         depend on the number of points. On, the objective itself is minimised: give a λ² that grows with the number
         of points (above what a split of a cluster would save), or there will be many clusters.
     restarts
-        The best of so many runs is kept. The first is the one described above, the others begin with some clusters more
-        than it found: they lower the objective further, mostly with more clusters.
+        The best of this number of runs is kept. The first is the one described above, the others begin with some
+        clusters more than it found: they lower the objective further, mostly with more clusters.
     max_clusters
         The bound on K; reaching it warns.
     seed

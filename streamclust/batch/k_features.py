@@ -22,7 +22,7 @@ class KFeatures(FeatureEstimator):
     penalty
         λ², the price of a feature in that objective. None takes what the strongest direction of the data's noise would.
     restarts
-        The best of so many runs is kept, for each K.
+        The best of this number of runs is kept, for each K.
     init
         "greedy": several residuals tried for each feature, each refined. "plus-plus": the paper's single draw.
     max_features

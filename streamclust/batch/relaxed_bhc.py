@@ -26,7 +26,7 @@ class RelaxedBHC(Hierarchical):
     threshold
         λ: merges that cost more are undone. "auto" takes it from a k-means with 3.5 times `rough_guess` clusters.
     n_clusters
-        Cut into so many clusters instead.
+        Cut into this number of clusters instead.
     rough_guess
         About how many clusters there may be, for threshold="auto".
     seed

@@ -79,11 +79,11 @@ class Engine:
         `missing` are values that were filled in.
         """
         stream = self.stream
-        # what kernels are compiled for
+        # arrays as kernels are compiled for them
         x = np.require(stream.shards.with_spare(x), requirements=["C", "A", "W"])
         part = stream.shards[shard]
         self.features.notice()
-        self.do_due()  # what was due before, if that was interrupted
+        self.do_due()  # work that was due before, if it was interrupted
         done = 0
         while done < len(x):
             end = min(len(x), done + max(1, self.until_due))

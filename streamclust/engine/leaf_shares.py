@@ -33,7 +33,7 @@ def p_value_of_shares(tree: SummaryTree, watched: Floats, weight: Floats, eviden
         return 1.0
     seen = tree.shares(watched, weight)
     expected, seen = (np.append(part[judged], 1.0 - part[judged].sum()) for part in (expected, seen))
-    expected = np.maximum(expected, 1e-12)  # what no leaf stands for is as good as impossible
+    expected = np.maximum(expected, 1e-12)  # events that no leaf stands for are as good as impossible
     statistic = size * float(((seen - expected) ** 2 / expected).sum())
     return float(chdtrc(max(1, len(seen) - 1), statistic))
 
@@ -102,7 +102,7 @@ class WithStrays:
         return self._sample
 
     def outside(self) -> tuple[Floats, Floats]:
-        """Those of the sample that lie outside every large cluster."""
+        """Sampled events outside every large cluster, and their weights."""
         points, weight = self._sample
         return points[self._outside], weight[self._outside]
 

@@ -44,7 +44,7 @@ class RecentEvents:
             return
         self._open_ring()
         first = max(0, len(rows) - TUNING.look_events)
-        self.ring.count += first  # those would be gone by now
+        self.ring.count += first  # earlier rows would be gone by now
         self.ring.add(
             rows[first:],
             None if weight is None else weight[first:],

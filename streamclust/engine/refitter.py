@@ -198,7 +198,7 @@ class Refitter:
         theirs = np.isin(everyone.nearest(rows).component, fixed.component[~fixed.retired])
         theirs |= np.isin(
             everyone.see(rows).cell, fixed.component[fixed.retired]
-        )  # what is outside may be new
+        )  # events outside may be new
         if theirs.all():
             return self._whole_summary()
         tree = self.present.tree_of_rows(rows[~theirs], weight[~theirs])

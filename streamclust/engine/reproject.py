@@ -35,6 +35,6 @@ def reprojected_model(stream: Stream, model: Model, change: CoordinateMap) -> Mo
 def reprojected_result(stream: Stream, result: Result, clusters: Moments, tree: SummaryTree) -> Result:
     """The result of a refit with its clusters in other coordinates."""
     if not isinstance(result, Partition):
-        return having(replace(result, least=None), clusters)  # that of the old coordinates
+        return having(replace(result, least=None), clusters)  # it is in the old coordinates
     family, mixture = scored(stream.settings.family, stream.settings.mixture, tree)
     return replace(result, family=family, mixture=mixture, clusters=clusters, labels=NOWHERE, radius=None)

@@ -21,15 +21,15 @@ from streamclust.moments import Moments, Scatter
 from streamclust.utils.outliers import outlying
 
 MAX_NEIGHBOUR_POINTS = 5_000
-"""Neighbours are sought among at most so many points: more would cost, and shrink d as a stream grows."""
+"""Points among which neighbours are sought, at most: more would cost, and shrink d as a stream grows."""
 CLOSEST_PAIRS = 3
-"""d_small is the mean distance of so many closest pairs."""
+"""Closest pairs whose mean distance is d_small."""
 MIN_CASES = 30
-"""Nearest neighbours are found for at least so many points (or all): 10% of a small sample would be one or two."""
+"""Points that nearest neighbours are found for, at least (or all): 10% of a small sample would be one or two."""
 MIN_RELATIVE_DISTANCE = 1e-3
-"""d_small is at least so many rms standard deviations: duplicated or rounded points have d = 0."""
+"""Least d_small in rms standard deviations: duplicated or rounded points have d = 0."""
 MIN_RELATIVE_DEVIATION = 1e-6
-"""A feature's standard deviation is at least so many rms ones: a constant feature would make B0 singular."""
+"""Least standard deviation of a feature in rms ones: a constant feature would make B0 singular."""
 MIN_CORRELATION_EIGENVALUE = 1e-6
 """Floor of the correlation matrix's eigenvalues, relative to their mean, 1: for n <= D, copied features."""
 RELATIVE_RESOLUTION = 1e-14
@@ -100,7 +100,7 @@ def read(data: Summary | Floats, kind: Scatter) -> tuple[Moments, Floats]:
 
 
 def read_weighted(data: Summary | Floats, kind: Scatter) -> tuple[Moments, Floats, Floats]:
-    """The same with the points' weights. Measurements far from all others are left out: they would decide the scale."""
+    """`read`, and the points' weights. Measurements far from all others are left out: they would decide the scale."""
     total, points, weight = _read_all(data, kind)
     if kind != "none" and (found := outlying(points, weight)).any():
         points, weight = points[~found], weight[~found]
@@ -133,7 +133,7 @@ class Scales:
     rms: float
     """Root mean variance of a feature."""
     resolution: float
-    """What the data's digits can tell apart."""
+    """Least difference that the data's digits can tell."""
 
     @classmethod
     def of(cls, total: Moments) -> Scales:

@@ -9,7 +9,7 @@ from streamclust._kernels.types import Floats, Ints
 MIN_BLUR_DEVIATIONS = 1e-4
 """The least blur of a feature, in its standard deviations."""
 NEIGHBOUR_VALUES, NEIGHBOUR_EVENTS = 3, 16
-"""The density beside a value is taken over so many distinct values on either side, and over so many events: of three
+"""Distinct values on either side, and events, over which the density beside a value is taken, at least: of three
 events its error would be of its own size, and the blur of an atom would change from refit to refit."""
 
 

@@ -13,7 +13,7 @@ ELLIPSE_DEVIATIONS = 2.0
 OUTLINE_POINTS = 65
 """Number of points of an outline; the last repeats the first."""
 ARC_POINTS = 129
-"""The same where parts of outlines are cut out: they end at one of these."""
+"""Number of points of an outline of which parts are cut out: they end at one of these."""
 MIN_VARIANCE_SHARE = 1e-9
 """Variance that ellipses have in any direction, in units of the largest one's."""
 

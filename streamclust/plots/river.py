@@ -72,7 +72,7 @@ def river(lineage: Lineage) -> River:
     share = np.array([band(i, changes, ends, w, total, at, after) for i, w in zip(ids, weight, strict=True)])
     alive = ~np.isnan(share)
     share = np.nan_to_num(share)
-    unseen = share.sum(axis=0) == 0  # what is alive, though no one saw it
+    unseen = share.sum(axis=0) == 0  # alive clusters that had no event
     share[:, unseen] = alive[:, unseen]
     return River(at, np.array(ids), share / np.maximum(share.sum(axis=0), 1e-300))
 

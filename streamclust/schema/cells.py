@@ -64,7 +64,7 @@ def plain_values(x: object, values_of: Values) -> tuple[float, ...] | None:
 
 
 def plain_row(x: object, values_of: Values) -> Floats | None:
-    """The same as a row."""
+    """`plain_values` as a row."""
     values = plain_values(x, values_of)
     return None if values is None else np.array(values, dtype=np.float64)
 

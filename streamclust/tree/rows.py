@@ -98,7 +98,7 @@ def _numbers(values: ArrayLike, what: str) -> NDArray[Any]:
             raise _not_numbers(array, what) from None
     if array.dtype.kind not in "fiub":
         raise ValueError(f"{what} must be numbers, got {array.dtype}")
-    with np.errstate(over="ignore"):  # what is too large for a double is refused with the infinities
+    with np.errstate(over="ignore"):  # numbers too large for a double are refused with the infinities
         array = array.astype(float, copy=False)
     if isinstance(values, np.ma.MaskedArray):  # a masked value is a missing one
         array = np.where(np.ma.getmaskarray(values), np.nan, array)

@@ -11,7 +11,7 @@ import numpy as np
 from streamclust._kernels.types import Floats
 
 UNSHARED_PRODUCTS = 2**18
-"""OpenBLAS works on products of matrices of at most so many single products in the thread that asks for them."""
+"""Single products in a product of matrices up to which OpenBLAS works in the thread that asks for it."""
 
 
 def product(a: Floats, b: Floats) -> Floats:

@@ -11,7 +11,7 @@ import numpy as np
 from streamclust._kernels.types import Bools, Floats
 
 FAR_DEVIATIONS = 1e3
-"""A value so many robust deviations from the middle of its feature is far. Fewer would take the tails of skew features
+"""Robust deviations from the middle of its feature beyond which a value is far. Fewer would take tails of skew features
 for outliers; more would let one value in a thousand widen the deviation by more than clusters lie apart."""
 MAX_FAR_SHARE = 0.125
 """Where a larger share of the values is far, the feature varies at two scales, and none of them is an outlier."""
@@ -22,7 +22,7 @@ ROUNDING = 1e-9
 MIN_ROWS = 32
 """Of fewer rows none is called far: half of them tell too little of a scale."""
 MIN_GROUP_ROWS = 5
-"""So many far values, none of them far from the next, are a group that may be a cluster; fewer are outliers."""
+"""Far values, none of them far from the next, that are a group and may be a cluster; fewer are outliers."""
 
 
 def middle_and_unit(values: Floats, weight: Floats | None = None) -> tuple[float, float]:

@@ -46,7 +46,7 @@ def see_points(
 
 @kernel
 def block_sums(cell: Ints, whitened: Floats, weight: Floats, n_cells: int, size: int) -> Floats:
-    """Sums over blocks of so many events, the newest block (the last events) first: (blocks, cells, 2 + 2D).
+    """Sums over blocks of `size` events, the newest block (the last events) first: (blocks, cells, 2 + 2D).
 
     Each holds Σw, Σw² and, for each feature, Σwy and Σwy².
     """

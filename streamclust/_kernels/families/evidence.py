@@ -135,6 +135,6 @@ def best_eta(
     low: float, high: float, weight: Floats, ratio: Floats, shifts: Floats, factor: float, copies: float,
     features: float,
 ) -> float:  # fmt: skip
-    """The same, with the eigenvalues themselves in `ratio`."""
+    """`eta_of_most_evidence` with the eigenvalues themselves in `ratio`."""
     none = np.zeros(ratio.shape)
     return eta_of_most_evidence(low, high, weight, ratio, none, shifts, factor, copies, features)

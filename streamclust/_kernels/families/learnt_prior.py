@@ -131,7 +131,7 @@ def improved_prior(
     weight: Floats, mean: Floats, scatter: Floats, xi0: float, m0: Floats, eta0: float, S: Floats, blur: Floats,
     variance: Floats, strength: float, most_xi: float, least_eta: float, least_pivot: float, rounds: int,
 ) -> tuple[bool, float, float, Floats]:  # fmt: skip
-    """Whether a θ of lower loss was found in so many rounds, and ξ0, η0, S of the best.
+    """Whether a θ of lower loss was found in `rounds` rounds, and ξ0, η0, S of the best.
 
     S has a prior of its own, as if `strength` events had varied by `variance`, feature by feature. Each round tries S
     as far as Newton's method would take it, then as EM would, and η0 anew for it.

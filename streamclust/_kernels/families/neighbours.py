@@ -8,7 +8,7 @@ from streamclust._kernels.types import Floats, Ints
 BLOCK = 128
 """Points looked at together."""
 SCREENED = 4
-"""After every so many features, a block whose points are all too far already is left."""
+"""Features after which, again and again, a block whose points are all too far already is left."""
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""What a merge costs: energies of unions of rows of statistics.
+"""Costs of merges: energies of unions of rows of statistics.
 
 A row is (energy, weight, statistic (D), scatter). Gaussian rows keep their mean, relative to the prior's, and a
 centred scatter: the upper triangle row by row, its diagonal, or its trace. Rows of counts keep their sums.
@@ -105,7 +105,7 @@ def simple_logs(
     prior: Floats,
     logs: Floats,
 ) -> None:
-    """The same where B is diagonal, Σ_d log B_dd, or one number, log b."""
+    """Log determinants where B is diagonal, Σ_d log B_dd, or one number, log b."""
     scatter = STATISTIC + d
     first = rows[slot, WEIGHT]
     for k in range(count):
@@ -309,7 +309,7 @@ def price(
     count: int,
     costs: Floats,
 ) -> None:
-    """What merging `slot` with each of the first `count` others costs.
+    """Costs of merging `slot` with each of the first `count` others.
 
     First, if `taken` is not negative, that row is merged into the slot. Every search goes through here:
     whoever else called the costs would compile all of them once more.

@@ -113,7 +113,7 @@ def move_rows(
         w, own = weight[r], labels[r]
         if not w > 0.0:
             continue
-        # What staying costs: of a row that is alone, the cluster.
+        # The cost of staying; for a row that is alone, that of the cluster.
         if count[own] == 1:
             stay = penalty
         else:

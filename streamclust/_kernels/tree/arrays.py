@@ -185,7 +185,7 @@ def absorb_rows(
         for k in range(ABSORBED_ROWS):
             squares[k] = 0.0
         for j in range(d):
-            for k in range(ABSORBED_ROWS):  # those past n are not read: a fixed number is quicker
+            for k in range(ABSORBED_ROWS):  # rows past n are not read: a fixed number is quicker
                 scaled_gap = deviation[k, j] * inverse[j]
                 squares[k] += scaled_gap * scaled_gap
         for k in range(n):
@@ -266,7 +266,7 @@ def offer(
 
 @inlined
 def sample_mass(weight: float, cutoff: float) -> float:
-    """What a sampled event stands for: its weight over the chance 1 - exp(-weight · cutoff) of being sampled."""
+    """Mass that a sampled event stands for: its weight over the chance 1 - exp(-weight · cutoff) of being sampled."""
     chance = weight * cutoff
     if chance < 1e-12:  # so far in the past, or so rare, that 1 - exp(-chance) is chance
         return 1.0 / cutoff if weight > 0.0 else 0.0

@@ -17,7 +17,7 @@ spliced = unkept(forceinline=True)
 """Written into its callers by LLVM: arrays handed to it cost nothing, not even a count of references."""
 
 bounding = unkept(forceinline=True, fastmath={"contract", "reassoc", "nsz"})
-"""The same, with sums in any order: bounds allow for rounding, costs of points are compared to the last bit."""
+"""`spliced` with sums in any order: bounds allow for rounding, costs of points are compared to the last bit."""
 
 PAPER, BALL, ROTATED, DIFFERENCE = 0, 1, 2, 3
 

@@ -73,7 +73,7 @@ def add_deviation(
 
 
 MANY_DIGITS = 100.0
-"""A sum of squares so many times what is left of it has lost two digits: it is summed again."""
+"""Ratio of a sum of squares to what is left of it from which it has lost two digits, and is summed again."""
 
 
 @spliced

@@ -84,7 +84,7 @@ def insert_rows(
                 x[r, j] = rows[i + r, j] - tree.origin[j]
         descend_rows(tree.child, tree.axis, tree.direction, tree.threshold, x, size, slots)
         far = size if limit == UNLIMITED else first_far(tree, rows, i, size, slots, block_weights)
-        if 0 < far < size:  # those before it first
+        if 0 < far < size:  # rows before it first
             tree.clock[NOW] = now
             size = forward_weights(tree, weights, times, i, far, half_life, block_weights)
         elif far == 0 and size > 0:

@@ -144,7 +144,7 @@ def fits_one_leaf(tree: Tree, start: int, following: Ints) -> bool:
 
 @inlined
 def group_scatter(tree: Tree, start: int, following: Ints, mean: Floats) -> Floats:
-    """What is known of a group's full scatter: that of its leaves' means, and the leaves' own in the kind they keep."""
+    """A group's full scatter as far as known: of its leaves' means, and the leaves' own in the kind they keep."""
     d = mean.size
     width = tree.scatter.shape[1]
     scatter = np.zeros(d * d)

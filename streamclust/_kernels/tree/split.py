@@ -222,7 +222,7 @@ def split_leaf(tree: Tree, slot: int, principal: bool) -> bool:
 
 @part
 def split_whole_leaf(tree: Tree, slot: int, principal: bool) -> None:
-    """The same for a leaf whose sample is all its events, which needs nothing that shares out moments."""
+    """Split a leaf whose sample is all its events, so that no moments need to be shared out."""
     v = np.empty(tree.mean.shape[1])
     right = np.empty(tree.key.shape[1], dtype=np.int64)
     axis, threshold, possible = propose(tree, slot, principal, v, right)
@@ -272,7 +272,7 @@ def open_leaf(tree: Tree, slot: int, axis: int, v: Floats, threshold: float) -> 
 
 
 def too_deep(depth: int, leaves: int) -> bool:
-    """Whether a leaf lies deeper than a reasonably balanced tree of so many leaves would have it."""
+    """Whether a leaf lies deeper than a reasonably balanced tree of that number of leaves would have it."""
     return depth > 2.0 * math.log2(leaves) + 6.0
 
 

@@ -17,10 +17,10 @@ from streamclust._kernels.tree.split import FAR_SQUARE, split_gain, split_leaf
 from streamclust._kernels.types import Floats
 
 SWAPS = 64
-"""At most so many leaves change place at a time."""
+"""Leaves that change place at a time, at most."""
 
 MARGIN = 1.3
-"""A swap must gain so many times what it loses. (For a Gaussian leaf split through its mean this is the gain
+"""Factor by which a swap must gain more than it loses. (For a Gaussian leaf split through its mean this is the gain
 n · λ_max against twice the loss: such a split takes away 2/π of the scatter along its direction.)"""
 
 STALE = 1.1
@@ -28,7 +28,7 @@ STALE_GAIN = 1.5
 """A leaf's gain is worked out anew when its spread has grown by STALE and its gain, times STALE_GAIN, matters."""
 
 NEARLY = 1.2
-"""Leaves that lose at most so many times the least are dissolved with it, in one pass over the tree."""
+"""Factor of the least loss up to which leaves are dissolved with that leaf, in one pass over the tree."""
 
 ROUNDING = 2.0**-52
 """Relative rounding error of a sum."""
@@ -79,7 +79,7 @@ def dissolve_loss(tree: Tree, slot: int, to: int) -> float:
 
 @shared_part
 def dissolve_losses(tree: Tree, loss: Floats) -> None:
-    """What dissolving each leaf would lose; inf for free slots, and for leaves far from their heir."""
+    """Loss of dissolving each leaf; inf for free slots, and for leaves far from their heir."""
     child, axis, direction, threshold = tree.child, tree.axis, tree.direction, tree.threshold
     for slot in range(loss.size):
         node = tree.node[slot]
@@ -218,7 +218,7 @@ def dissolve_least(tree: Tree, limit: int) -> None:
 
 @inlined
 def split_gains(tree: Tree, principal: bool, least: float, gain: Floats) -> None:
-    """What splitting each leaf would gain; -1 for free slots.
+    """Gain of splitting each leaf; -1 for free slots.
 
     Worked out anew only for leaves that have grown and might gain more than `least`, or have doubled: in between,
     the gain grows as the spread does.

@@ -124,7 +124,7 @@ def _full_natural(mean: Floats, covariance: Floats) -> tuple[Floats, Floats, Flo
 
 
 def _full_at_least(covariance: Floats, least: Floats) -> Floats:
-    """Those below `least` in some direction have it added."""
+    """Covariances; those below `least` in some direction have it added."""
     try:
         np.linalg.cholesky(covariance - least)
     except np.linalg.LinAlgError:

@@ -205,7 +205,13 @@ def published(
     rank[order] = np.arange(len(order))
     found = Components(*(part[order] for part in data.space.leaving(components)))
     mixture = Mixture(
-        covariance, *found, rank[labels], data.n, float(free_energy), tuple(data.notes), data.space.least_covariance
+        covariance,
+        *found,
+        rank[labels],
+        data.n,
+        float(free_energy),
+        tuple(data.notes),
+        data.space.least_covariance,
     )
     return Step(stage, "publish", len(order), float(free_energy), mixture)
 
