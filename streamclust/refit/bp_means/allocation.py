@@ -16,22 +16,27 @@ from streamclust._kernels.types import Bools, Floats, Ints
 
 MAX_EXHAUSTIVE_FEATURES = 10
 """Features up to which all 2^K combinations are tried for each row."""
+MAX_QUICK_FEATURES = 4
+"""The same while a search is under way: 2^4 combinations take no longer than flips of one or two features."""
 STARTS = 8
 """Random combinations from which flips of one or two features begin, besides the row's own, where features are more."""
 SINGULAR_SHARE = 1e-10
 """Directions of ZᵀZ below this share of the largest hold nothing but rounding: features that depend on others."""
 
 
-def flip(residual: Floats, A: Floats, Z: Bools) -> int:
-    """Give each row its best features (Z is rewritten); returns how many rows changed."""
+def flip(residual: Floats, A: Floats, Z: Bools, quick: bool = False) -> int:
+    """Give each row its best features (Z is rewritten); returns how many rows changed.
+
+    `quick` tries flips of one or two of the row's own features alone where all combinations are many.
+    """
     if len(A) == 0:
         return 0
     gram = A @ A.T
     projection = np.ascontiguousarray(residual @ A.T)
-    if len(A) <= MAX_EXHAUSTIVE_FEATURES:
+    if len(A) <= (MAX_QUICK_FEATURES if quick else MAX_EXHAUSTIVE_FEATURES):
         order = np.argsort(gram.diagonal(), kind="stable")
         return int(flip_all(projection, gram, order, Z))
-    starts = np.random.default_rng(len(A)).random((STARTS, len(A))) < 0.5
+    starts = np.random.default_rng(len(A)).random((0 if quick else STARTS, len(A))) < 0.5
     return int(flip_some(projection, gram, starts, Z))
 
 
@@ -97,10 +102,10 @@ class Allocation:
 
     # ---------------------------------------------------------------- the two steps
 
-    def choose(self) -> int:
+    def choose(self, quick: bool = False) -> int:
         """Each row takes its best features [alg. 4, step 1]; returns how many rows changed."""
         before = self.Z.copy()
-        changed = flip(self.residual, self.A, self.Z)
+        changed = flip(self.residual, self.A, self.Z, quick)
         if changed:
             self.residual = self.residual - (self.Z.astype(float) - before) @ self.A
         return changed
@@ -116,9 +121,16 @@ class Allocation:
         self._sum_squares()
 
     def step(self) -> bool:
-        """Rows choose, means follow; whether the sum of squares fell."""
+        """Rows choose, means follow; whether the sum of squares fell. All flips are tried where quick ones end."""
+        return self.quick_step() or self._choose_and_fit(quick=False)
+
+    def quick_step(self) -> bool:
+        """A step whose rows try but a few flips each; whether the sum of squares fell."""
+        return self._choose_and_fit(quick=True)
+
+    def _choose_and_fit(self, quick: bool) -> bool:
         before = self.remainder
-        if not self.choose():
+        if not self.choose(quick):
             return False
         self.fit()
         return self.remainder < before - 1e-12 * before

@@ -201,7 +201,7 @@ def cheaper_without_one(state: Allocation) -> Allocation | None:
     for f in range(state.n_features):
         trial = state.without(f)
         for _ in range(3):
-            if not trial.step():
+            if not trial.quick_step():
                 break
         if best is None or trial.objective < best.objective:
             best = trial

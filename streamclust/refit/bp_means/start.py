@@ -48,7 +48,7 @@ def next_feature(state: Allocation, init: Init, rng: np.random.Generator) -> All
         if init == "greedy":
             trial = state.with_residual_of(row)
             for _ in range(REFINEMENTS):
-                if not trial.step():
+                if not trial.quick_step():
                     break
         else:
             # Only the new feature is chosen here, by the rows that it brings closer [section 5].
