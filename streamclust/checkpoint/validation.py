@@ -20,6 +20,7 @@ from streamclust.engine.projection import Projection, Stage
 from streamclust.engine.results import Result
 from streamclust.engine.wide_events import RECENT_EVENTS, Block
 from streamclust.families import family as family_named
+from streamclust.levels import Path
 from streamclust.moments import Moments
 from streamclust.tree import SummaryTree
 from streamclust.utils.late import issparse
@@ -107,6 +108,27 @@ def check_shown(model: Model, n_components: int) -> None:
     for pair in model.plateaus:
         places = len(pair) == 2 and all(type(c) is int and 0 <= c < n_components for c in pair)
         must(places, f"a plateau joins components that there are not: {pair!r}")
+    for one in model.opened:
+        whole("id of an opened cluster", one.cluster)
+        whole("event at which a cluster was opened", one.at)
+        number("weight of an event of an opened cluster", one.each, least=0.0)
+    if model.kept_path is not None:
+        check_path(model.kept_path, len(model.rows), len(model.names))
+
+
+def check_path(path: Path, n_components: int, n_clusters: int) -> None:
+    """Check the merges from the active clusters to one."""
+    check_array("owner of the path", path.owner, (n_components,), kind="i")
+    check_array("merges of the path", path.children, (n_clusters - 1, 2), kind="i")
+    check_array("evidence of the path", path.zeta, (n_clusters - 1,))
+    number("events of the path", path.n_events, least=0.0)
+    merged = np.sort(path.children, axis=None)
+    must(bool((merged == np.arange(2 * n_clusters - 2)).all()), "the path does not merge each cluster once")
+    made = n_clusters + np.arange(n_clusters - 1)[:, None]
+    must(bool((path.children < made).all()), "the path merges clusters before they are made")
+    must(
+        bool((np.unique(path.owner) == np.arange(n_clusters)).all()), "the path's owners are not its clusters"
+    )
 
 
 def check_model(model: Model, n_features: int) -> None:

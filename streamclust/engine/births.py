@@ -7,6 +7,7 @@ import numpy as np
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine.continuity import continuous_pairs
 from streamclust.engine.model import Model
+from streamclust.engine.model_path import Opened
 from streamclust.engine.newborn import newborn
 from streamclust.engine.present_events import PresentEvents
 from streamclust.engine.results import joined, reach, weighing
@@ -72,7 +73,7 @@ class Births:
         born = newborn(self.stream.published, outsiders, self.stream.settings.birth_penalty, evidence)
         apart = born[np.flatnonzero(~self._near_young(born.mean))]
         if len(apart) and each > 0:
-            self.open(apart.scale(each))
+            self.open(apart.scale(each), each)
         return len(born) > 0
 
     def _strayed(self, outsiders: Floats) -> Bools:
@@ -127,8 +128,8 @@ class Births:
         gaps = np.einsum("kij,nkj->nki", form.root[rows], means[:, None, :d] - form.centre[rows])
         return np.asarray(((gaps**2).sum(axis=2) < TUNING.young_reach * reach(d)).any(axis=1))
 
-    def open(self, clusters: Moments) -> None:
-        """Publish new clusters, provisional until the next refit confirms or absorbs them."""
+    def open(self, clusters: Moments, each: float = 1.0) -> None:
+        """Publish clusters of events that weigh `each`, provisional until the next refit confirms or absorbs them."""
         stream, model = self.stream, self.stream.published
         stream.pending_refit = None  # it began before them: its result is no longer wanted
         version = model.version + 1
@@ -143,6 +144,7 @@ class Births:
                 ids=ids,
                 owner=model.owner and (*model.owner, *range(len(model.ids), len(ids))),
                 running=weighing(joined(model.current, clusters), learnt).clusters,
+                opened=(*model.opened, *(Opened(cluster, stream.n_seen, each) for cluster in born)),
             )
         )
 

@@ -14,6 +14,7 @@ from streamclust._kernels.engine.assign import assign_points, cheapest
 from streamclust._kernels.engine.windows import see_points
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine.component_owners import ComponentOwners
+from streamclust.engine.model_path import Opened, fed_from_the_start, path_of_result
 from streamclust.engine.results import (
     NOWHERE,
     Result,
@@ -34,14 +35,13 @@ from streamclust.engine.results import (
 from streamclust.families.cost_form import CostForm, Quadratic
 from streamclust.families.gaussian import GaussianParameters
 from streamclust.families.marginal import PointParameters, marginal
-from streamclust.levels import Path, path_of_counts, path_of_gaussians
+from streamclust.levels import Path
 from streamclust.moments import Moments
 from streamclust.parameters import LevelName
 from streamclust.refit.partition import Partition
-from streamclust.shapes import gaussian_components
 from streamclust.sketch import Rows, Sketch
 from streamclust.utils.late import logsumexp
-from streamclust.utils.state import State, prefixed, under
+from streamclust.utils.state import State, fields_state, from_fields, prefixed, under
 
 
 class Nearest(NamedTuple):
@@ -93,6 +93,8 @@ class Model:
     base        the model as it was published, if this is an update of it
     shown_ids   at the level on show, the id of the cluster that each cluster is part of; empty: each is shown itself
     plateaus    pairs of components whose events the last refit saw as one plateau
+    opened      clusters that were opened between refits
+    kept_path   the path that the level on show was chosen from; None if the finest is shown
     revision    larger after each update: version and revision together name what decides predictions
     """
 
@@ -108,6 +110,8 @@ class Model:
     base: Model | None = None
     shown_ids: tuple[int, ...] = ()
     plateaus: tuple[tuple[int, int], ...] = ()
+    opened: tuple[Opened, ...] = ()
+    kept_path: Path | None = None
     revision: int = 0
 
     # ---------------------------------------------------------------- versions
@@ -152,23 +156,25 @@ class Model:
 
     @cached_property
     def path(self) -> Path:
-        """The path from the active clusters, as they were published, to one."""
+        """The path from the active clusters to one: the one that the level on show was chosen from, if one was."""
         if self.base is not None:
             return self.base.path
-        active = chosen(self.result, self.rows) if self.hidden else self.result
-        fitted = point_parameters(active)
-        if isinstance(active, Partition) and not isinstance(fitted, GaussianParameters):
-            return path_of_counts(
-                active.family, active.mixture, active.clusters, self.place, active.n_effective
-            )
-        assert isinstance(fitted, GaussianParameters)
-        components = gaussian_components(active.clusters.weight, fitted.mean, fitted.covariance)
+        if self.kept_path is not None:
+            return self.kept_path
+        return path_of_result(self.published.active, self.place, self._active_plateaus)
+
+    def path_now(self, n_seen: int) -> Path:
+        """The path from the active clusters as of the last look, young ones at the share of events that they have."""
+        weight = fed_from_the_start(self.names.tolist(), self.clusters.weight, self.opened, n_seen)
+        return path_of_result(self.active, self.place, self._active_plateaus, weight)
+
+    @property
+    def _active_plateaus(self) -> Ints:
+        """Pairs of places, among the active components, that are one plateau."""
         place = np.full(self.result.n_clusters, -1)
         place[self.rows] = np.arange(len(self.rows))
         pairs = place[np.array(self.plateaus, dtype=np.int64).reshape(-1, 2)]
-        n_events = active.n_effective if isinstance(active, Partition) else active.total
-        pairs = pairs[(pairs >= 0).all(axis=1)]
-        return path_of_gaussians(components, self.place, pairs, n_events, active.clusters)
+        return pairs[(pairs >= 0).all(axis=1)]
 
     @cached_property
     def shown(self) -> Model:
@@ -214,7 +220,7 @@ class Model:
         place = {cluster: k for k, cluster in enumerate(ids)}
         owner = tuple(place[cluster] for cluster in of_component)
         hidden = frozenset(g for g, fine in zip(group_ids, self.ids, strict=True) if fine in self.hidden)
-        return self.changed(ids=tuple(ids), owner=owner, hidden=hidden, shown_ids=())
+        return self.changed(ids=tuple(ids), owner=owner, hidden=hidden, shown_ids=(), kept_path=None)
 
     # ---------------------------------------------------------------- components and clusters
 
@@ -297,11 +303,13 @@ class Model:
             "moved": self.moved,
             "shown_ids": list(self.shown_ids),
             "plateaus": [list(pair) for pair in self.plateaus],
+            "opened": [list(one) for one in self.opened],
             "revision": self.revision,
             "published_revision": self.published.revision,
             "result": result.values,
         }
-        return State(result.arrays | running, values)
+        path = State({}, {}) if self.kept_path is None else fields_state(self.kept_path)
+        return State(result.arrays | running | prefixed("path.", path.arrays), values | {"path": path.values})
 
     @classmethod
     def from_state(cls, state: State, sketch: Sketch | None = None) -> Self:
@@ -309,6 +317,7 @@ class Model:
         arrays, values = state
         result = result_from_state(State(arrays, values["result"]))
         running = under(arrays, "running.")  # older models have none of what follows
+        path = values.get("path", {})
         found = cls(
             values["version"],
             values["n_seen"],
@@ -321,6 +330,8 @@ class Model:
             moved=values.get("moved", False),
             shown_ids=tuple(values.get("shown_ids", ())),
             plateaus=tuple((int(i), int(j)) for i, j in values.get("plateaus", ())),
+            opened=tuple(Opened(*one) for one in values.get("opened", ())),
+            kept_path=from_fields(Path, State(under(arrays, "path."), path)) if path else None,
             revision=values.get("revision", 0),
         )
         if found.running is None:

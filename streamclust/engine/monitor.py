@@ -49,7 +49,15 @@ class Monitor:
         thorough = schedule.thorough(counters.n_seen, gap)
         if thorough or counters.look_gap < TUNING.look_events:
             self.retirement.judge()
+        if thorough or self._opened_since_refit:
+            self.stream.show_as_of_now()
         return self._refit_request(thorough)
+
+    @property
+    def _opened_since_refit(self) -> bool:
+        """Whether there are clusters that no refit has judged."""
+        opened = self.stream.published.opened
+        return bool(opened) and opened[-1].at > self.stream.counters.last_refit
 
     def _refit_request(self, thorough: bool) -> RefitRequest | None:
         """The refit that new features, a change or, at a thorough look, drift ask for."""

@@ -265,6 +265,7 @@ class Refitter:
             found.owner,
             stream.sketch,
             plateaus=found.plateaus,
+            opened=tuple(one for one in old.opened if one.cluster in ids),
         )
         stream.publish(model, CommonWeight(found.shared, found.old_weight, found.new_weight))
         model = stream.published

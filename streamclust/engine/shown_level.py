@@ -16,8 +16,9 @@ from streamclust._kernels.types import Floats, Ints
 from streamclust.engine.model import Model
 from streamclust.engine.settings import EngineSettings
 from streamclust.engine.tuning import TUNING
-from streamclust.levels import chosen_level, prominence
+from streamclust.levels import Path, chosen_level, prominence
 from streamclust.lineage import Change, Lineage, Mark
+from streamclust.shapes.joins import by_first
 
 
 class LevelMark(NamedTuple):
@@ -57,22 +58,32 @@ class ShownLevel:
         """Let the next choice be made by the data alone, whatever is on show."""
         self.resolution = 0.0
 
-    def choose(self, settings: EngineSettings, model: Model) -> int:
-        """Number of clusters of the level to show of a model.
+    def choose(self, settings: EngineSettings, path: Path) -> int:
+        """Number of clusters of the level to show."""
+        kept = self.kept(settings, path)
+        return chosen_level(path, settings.detail, settings.n_clusters) if kept is None else kept
+
+    def kept(self, settings: EngineSettings, path: Path) -> int | None:
+        """Number of clusters at the resolution on show; None if another level is to be shown.
 
         By default the resolution that was shown stays until another level stands out clearly more, or until there is
         far more evidence than it was chosen by.
         """
-        path = model.path
-        number = chosen_level(path, settings.detail, settings.n_clusters)
         binds = path.n_events < TUNING.early_growth * self.n_events
-        if settings.detail == "auto" and settings.n_clusters is None and self.resolution and binds:
-            kept = path.at(min(self.resolution / path.n_events, 1.0))
-            stands_out = prominence(path)
-            if kept > 1 and stands_out[number - 1] < TUNING.level_margin * stands_out[kept - 1]:
-                return kept
-        self.n_events = path.n_events
-        return number
+        if settings.detail != "auto" or settings.n_clusters is not None or not self.resolution or not binds:
+            return None
+        number = path.at(min(self.resolution / path.n_events, 1.0))
+        stands_out = prominence(path)
+        outdone = stands_out[chosen_level(path) - 1] >= TUNING.level_margin * stands_out[number - 1]
+        return None if number == 1 or outdone else number
+
+    def differs(self, settings: EngineSettings, model: Model, n_seen: int) -> bool:
+        """Whether other clusters are to be shown of a model that has changed since it was published."""
+        if self.lineage is None or len(model.names) == 1:
+            return False
+        path = model.path_now(n_seen)
+        shown = np.array(model.shown_ids)[model.membership.active_clusters]
+        return not np.array_equal(path.clusters(self.choose(settings, path)), by_first(shown))
 
     def show(
         self,
@@ -91,7 +102,10 @@ class ShownLevel:
             return model
         shared = same_ids(before, model) if shared is None else shared
         old = Groups.of(before) if before is not None else NOTHING
-        number = self.choose(settings, model)
+        model = replace(model, kept_path=model.path_now(model.n_seen))
+        if self.kept(settings, model.path) is None:
+            self.n_events = model.path.n_events
+        number = self.choose(settings, model.path)
         self.resolution = model.path.resolution(number)
         new = regrouped(model, number, old, shared.common)
         self.lineage.level = number

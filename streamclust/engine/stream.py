@@ -148,6 +148,12 @@ class Stream:
         """
         self.model = self.level.show(self.settings, self.model, model, self.lineage.retired, shared)
 
+    def show_as_of_now(self) -> None:
+        """Publish the model again if the clusters have changed so that others are to be shown."""
+        model = self.published
+        if self.level.differs(self.settings, model, self.n_seen):
+            self.publish(model.changed(version=model.version + 1, n_seen=self.n_seen))
+
     @property
     def reported(self) -> Lineage:
         """Ids and lifecycle events of the level on show."""

@@ -58,7 +58,15 @@ def features():
     return model
 
 
-MODELS = {make.__name__: make for make in (plain, mixture, wide, waiting, features)}
+def levels():
+    model = StreamClusterer(detail="auto", refit_every=10**6)
+    model.learn_many(two_clusters(3_000))
+    model.learn_many(two_clusters(40) + 60.0)
+    assert model._pipeline.engine.model.opened
+    return model
+
+
+MODELS = {make.__name__: make for make in (plain, mixture, wide, waiting, features, levels)}
 
 
 def deep(n):

@@ -177,6 +177,60 @@ def test_retired_clusters_leave_the_level_and_return_to_it():
     assert story == shifts("fine")
 
 
+@pytest.mark.parametrize("place", [(60.0, 0.0, 0.0), (-40.0, -40.0, -40.0)])
+def test_a_newborn_cluster_is_shown_at_once_however_light(place):
+    """A dozen events of 20,000, far from clusters that are each shown as one though refits find several in it."""
+    model, seen = learnt(detail="auto"), []
+    assert model.n_clusters == 5 < len(model.clusters_at("fine"))
+    model.on_event = lambda change: seen.append((change.kind, change.at))
+    newborn = np.array(place) + np.random.default_rng(3).normal(size=(600, 3))
+    before = set(model.predict_many(newborn[:1]))
+    for first in range(0, 600, 30):
+        model.learn_many(np.concatenate([newborn[first : first + 30], heavy_tails(30, seed=first)[0]]))
+        if first:
+            assert model.n_clusters == 6
+            assert not before & set(model.predict_many(newborn))
+    assert [kind for kind, _ in seen] == ["born"]
+    assert seen[0][1] <= 20_030
+
+
+def three_in_a_row():
+    """Places 0, 10 and 30, of which two clusters are to be shown."""
+    model = StreamClusterer(n_clusters=2)
+    rng = np.random.default_rng(0)
+    model.learn_many(
+        np.array([[0.0, 0.0], [10.0, 0.0], [30.0, 0.0]])[rng.integers(3, size=3_000)]
+        + rng.normal(size=(3_000, 2))
+    )
+    return model
+
+
+def test_clusters_that_have_moved_since_the_refit_are_grouped_as_they_are_now():
+    model = three_in_a_row()
+    stream = model._pipeline.engine.stream
+    published = stream.published
+    left, middle, right = published.shown.predict(np.array([[0.0, 0.0], [10.0, 0.0], [30.0, 0.0]])).tolist()
+    assert left == middle != right
+    running = published.result.clusters[np.arange(3)]
+    running.mean[running.mean[:, 0].round() == 10.0, 0] += 14.0
+    stream.show_as_of_now()
+    assert stream.published is published
+    stream.model = published.learnt(running, moved=True)
+    stream.show_as_of_now()
+    now = stream.published
+    assert now.version == published.version + 1
+    left, moved, right = now.shown.predict(np.array([[0.0, 0.0], [24.0, 0.0], [30.0, 0.0]])).tolist()
+    assert left != moved == right
+
+
+def test_the_path_goes_with_the_checkpoint(tails):
+    model = tails._pipeline.engine.model
+    again = type(model).from_state(model.to_state())
+    assert again.kept_path is not None
+    for name in ("owner", "children", "zeta"):
+        assert_array_equal(getattr(again.path, name), getattr(model.path, name))
+
+
 def test_the_estimator_shows_levels():
     x, labels = heavy_tails(8_000)
     model = StreamEstimator(detail="auto").fit(x)
