@@ -63,6 +63,8 @@ FIRST = frozenset(
         "tree.swap.dissolve_leaf",
         "tree.swap.dissolve_losses",
         "tree.swap.merge_slot",
+        "triangular.factorise_in_place",
+        "triangular.invert_lower",
     }
 )
 """Kernels and shared parts that a stream with the usual settings needs: the whole that progress is shown of."""

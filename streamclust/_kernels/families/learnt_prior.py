@@ -10,6 +10,7 @@ import numpy as np
 from streamclust._kernels.compile import kernel, part, shared_part
 from streamclust._kernels.families.evidence import eta_of_most_evidence
 from streamclust._kernels.families.normal_wishart import learn, log_marginal, log_marginal_prior, update
+from streamclust._kernels.triangular import add_gram, add_row, add_two_rows, factorise_in_place, invert_lower
 from streamclust._kernels.types import Floats
 
 ROUNDING = 1e-12
@@ -20,58 +21,52 @@ ROUNDING = 1e-12
 def inverse_factor(matrix: Floats, least: float, factor: Floats, inverse: Floats) -> float:
     """L⁻¹ of matrix = L Lᵀ, whose lower half is read, and log |matrix|; -∞ where a pivot is not above `least`."""
     d = len(matrix)
-    log_det = 0.0
     for i in range(d):
         for j in range(i + 1):
-            total = matrix[i, j]
-            for k in range(j):
-                total -= factor[i, k] * factor[j, k]
-            if j < i:
-                factor[i, j] = total / factor[j, j]
-            else:
-                if not total > least:
-                    return -math.inf
-                factor[i, i] = math.sqrt(total)
-                log_det += math.log(total)
-    for i in range(d):
-        for j in range(d):
-            inverse[i, j] = 0.0
-        inverse[i, i] = 1.0
-        for k in range(i):
-            for j in range(k + 1):
-                inverse[i, j] -= factor[i, k] * inverse[k, j]
-        for j in range(i + 1):
-            inverse[i, j] /= factor[i, i]
+            factor[i, j] = matrix[i, j]
+    log_det = factorise_in_place(factor, least)
+    if log_det == math.inf:
+        return -math.inf
+    invert_lower(factor, inverse)
     return log_det
 
 
 @part
-def congruent(root: Floats, lower: Floats, half: Floats, out: Floats) -> None:
-    """The lower half of R A Rᵀ, for lower triangular R and the lower half of a symmetric A."""
+def mirror(lower: Floats) -> None:
+    """Make a matrix symmetric whose lower half is given."""
+    for i in range(len(lower)):
+        for j in range(i):
+            lower[j, i] = lower[i, j]
+
+
+@part
+def congruent(root: Floats, turned: Floats, lower: Floats, half: Floats, out: Floats) -> None:
+    """The lower half of R A Rᵀ, for lower triangular R, its transpose, and the lower half of a symmetric A."""
     d = len(root)
+    mirror(lower)
     for i in range(d):
-        for j in range(d):
-            half[i, j] = 0.0
-        for k in range(i + 1):
-            r = root[i, k]
-            for j in range(k + 1):
-                half[i, j] += r * lower[k, j]
-            for j in range(k + 1, d):
-                half[i, j] += r * lower[j, k]
-        for j in range(i + 1):
-            total = 0.0
-            for k in range(j + 1):
-                total += half[i, k] * root[j, k]
-            out[i, j] = total
+        half[i, :] = 0.0
+        for k in range(0, i, 2):
+            add_two_rows(half[i], root[i, k], lower[k], root[i, k + 1], lower[k + 1])
+        if i % 2 == 0:
+            add_row(half[i], root[i, i], lower[i])
+    for i in range(d):
+        out[i, : i + 1] = 0.0
+        for k in range(0, i, 2):
+            first, second = turned[k, k : i + 1], turned[k + 1, k : i + 1]
+            add_two_rows(out[i, k : i + 1], half[i, k], first, half[i, k + 1], second)
+        if i % 2 == 0:
+            out[i, i] += half[i, i] * turned[i, i]
 
 
 @part
 def tridiagonalise(a: Floats, diagonal: Floats, off: Floats, e: Floats) -> None:
     """Householder's reduction of a symmetric matrix (lower half, overwritten): diagonal and squared off-diagonals."""
     d = len(a)
+    mirror(a)
     off[0] = 0.0
     for i in range(d - 1, 0, -1):
-        row = a[i]
+        row, product = a[i, :i], e[:i]
         size = 0.0
         for k in range(i):
             size += abs(row[k])
@@ -86,23 +81,20 @@ def tridiagonalise(a: Floats, diagonal: Floats, off: Floats, e: Floats) -> None:
         off[i] = size * size * h
         h -= row[i - 1] * g
         row[i - 1] -= g
-        for j in range(i):
-            e[j] = 0.0
-        for j in range(i):  # e = A v, from the lower half
-            total = 0.0
-            for k in range(j):
-                total += a[j, k] * row[k]
-                e[k] += a[j, k] * row[j]
-            e[j] += total + a[j, j] * row[j]
+        product[:] = 0.0
+        for j in range(0, i - 1, 2):  # A v
+            add_two_rows(product, row[j], a[j], row[j + 1], a[j + 1])
+        if i % 2 == 1:
+            add_row(product, row[i - 1], a[i - 1])
         f = 0.0
         for j in range(i):
-            e[j] /= h
-            f += e[j] * row[j]
+            product[j] /= h
+            f += product[j] * row[j]
         f /= 2 * h
         for j in range(i):
-            e[j] -= f * row[j]
-            for k in range(j + 1):
-                a[j, k] -= row[j] * e[k] + e[j] * row[k]
+            product[j] -= f * row[j]
+        for j in range(i):
+            add_two_rows(a[j, :i], -row[j], product, -product[j], row)
     for i in range(d):
         diagonal[i] = a[i, i]
 
@@ -110,19 +102,17 @@ def tridiagonalise(a: Floats, diagonal: Floats, off: Floats, e: Floats) -> None:
 @part
 def loss_of(
     weight: Floats, mean: Floats, scatter: Floats, xi0: float, m0: Floats, eta0: float, S: Floats, blur: Floats,
-    cost: float, B0: Floats, m: Floats, B: Floats, factor: Floats, column: Floats,
+    cost: float, B0: Floats, m: Floats, B: Floats, factor: Floats,
 ) -> float:  # fmt: skip
     """-log p(clusters | θ), and `cost`."""
     d = len(m0)
     for i in range(d):
         for j in range(d):
             B0[i, j] = eta0 * S[i, j]
-    prior = log_marginal_prior(eta0, B0, factor, column)
+    prior = log_marginal_prior(eta0, B0, factor)
     total = cost
     for c in range(len(weight)):
-        total -= log_marginal(
-            weight[c], mean[c], scatter[c], xi0, m0, eta0, B0, blur, prior, m, B, factor, column
-        )
+        total -= log_marginal(weight[c], mean[c], scatter[c], xi0, m0, eta0, B0, blur, prior, m, B, factor)
     return total
 
 
@@ -141,10 +131,15 @@ def improved_prior(
     scale, shifts = np.empty(d), np.empty(d)
     for i in range(d):
         scale[i], shifts[i] = 1.0 / math.sqrt(variance[i]), i / 2
-    m, e, column = np.empty(d), np.empty(d), np.empty(d)
+    m, e = np.empty(d), np.empty(d)
     B0, B, W, factor = np.empty((d, d)), np.empty((d, d)), np.empty((d, d)), np.empty((d, d))
     root, half, tried, none = np.empty((d, d)), np.empty((d, d)), np.empty((d, d)), np.zeros((d, d))
-    precision, stepped, relative = np.empty((d, d)), np.empty((d, d)), np.empty((d, d))
+    precision, stepped, relative, turned = (
+        np.empty((d, d)),
+        np.empty((d, d)),
+        np.empty((d, d)),
+        np.zeros((d, d)),
+    )
     ratio, off = np.empty((k, d)), np.empty((k, d))
     everything, pace = 0.0, 0.0
     for c in range(k):
@@ -157,7 +152,7 @@ def improved_prior(
         trace += relative[i, i]
     log_det = inverse_factor(relative, 0.0, factor, root)
     cost = strength / 2 * (trace - log_det - d)
-    lowest = loss_of(weight, mean, scatter, xi0, m0, eta0, S, blur, cost, B0, m, B, factor, column)
+    lowest = loss_of(weight, mean, scatter, xi0, m0, eta0, S, blur, cost, B0, m, B, factor)
     changed = False
     for _ in range(rounds):
         spread, pace = 0.0, 0.0
@@ -168,17 +163,15 @@ def improved_prior(
         for c in range(k):
             n = weight[c]
             eta = eta0 + n
-            xi, _, _ = learn(n, mean[c], scatter[c], xi0, m0, eta0, B0, blur, m, B, W, factor, column)
+            xi, _, _ = learn(n, mean[c], scatter[c], xi0, m0, eta0, B0, blur, m, B, W, factor)
             pace += n / eta
             spread += d / xi
             for i in range(d):
                 between = 0.0
                 for j in range(i + 1):
                     between += W[i, j] * (m[j] - m0[j])
-                    step = eta * W[i, j]
-                    for b in range(j + 1):
-                        precision[j, b] += step * W[i, b]
                 spread += eta * between * between
+            add_gram(W, eta, precision)
         new_xi = min(most_xi, k * d / max(spread, d * k * 2.3e-308))
         pull = eta0 * k + strength
         for i in range(d):
@@ -208,16 +201,17 @@ def improved_prior(
                 for i in range(d):
                     for j in range(i + 1):
                         root[i, j] *= scale[j]
+                        turned[j, i] = root[i, j]
                 for c in range(k):
                     update(weight[c], mean[c], scatter[c], new_xi, m0, none, blur, m, B)
-                    congruent(root, B, half, W)
+                    congruent(root, turned, B, half, W)
                     tridiagonalise(W, ratio[c], off[c], e)
                 new_eta = eta_of_most_evidence(
                     least_eta, most_eta, weight, ratio, off, shifts, 1.0, 1.0, float(d)
                 )
                 cost = strength / 2 * (trace - log_det - d)
                 loss = loss_of(
-                    weight, mean, scatter, new_xi, m0, new_eta, tried, blur, cost, B0, m, B, factor, column
+                    weight, mean, scatter, new_xi, m0, new_eta, tried, blur, cost, B0, m, B, factor
                 )
                 if loss < lowest - ROUNDING * abs(lowest):
                     lowest, xi0, eta0, found, changed = loss, new_xi, new_eta, True, True

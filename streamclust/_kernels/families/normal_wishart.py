@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from streamclust._kernels.compile import kernel, part, shared_part
+from streamclust._kernels.triangular import factorise_in_place, invert_lower
 from streamclust._kernels.types import Floats
 
 FIRST_JITTER = 1e-12
@@ -29,8 +30,11 @@ def digamma(x: float) -> float:
 
 
 @shared_part
-def factorise(matrix: Floats, factor: Floats, column: Floats) -> float:
-    """The lower Cholesky factor, and log |matrix|; the jitter policy is that of `families.linalg.cholesky`."""
+def factorise(matrix: Floats, factor: Floats) -> float:
+    """The lower Cholesky factor, and log |matrix|; the jitter policy is that of `families.linalg.cholesky`.
+
+    The upper half of `factor` holds its transpose.
+    """
     d = len(matrix)
     trace = 0.0
     for i in range(d):
@@ -41,32 +45,13 @@ def factorise(matrix: Floats, factor: Floats, column: Floats) -> float:
             for j in range(i + 1):
                 factor[i, j] = matrix[i, j]
             factor[i, i] += ridge
-        log_det = _factorise_in_place(factor, column)
+        log_det = factorise_in_place(factor, 0.0)
         if log_det < math.inf:
             return log_det
         if not trace > 0.0:
             raise ValueError("a covariance needs a positive trace; the rows of a cluster have no spread")
         ridge = FIRST_JITTER * trace / d if ridge == 0.0 else 10.0 * ridge
     raise ValueError("a matrix to factorise holds NaN or infinity; check the data and the prior it came from")
-
-
-@part
-def _factorise_in_place(factor: Floats, column: Floats) -> float:
-    """Column by column, so that the innermost loop runs along rows; +∞ where a pivot is not positive."""
-    d = len(factor)
-    log_det = 0.0
-    for k in range(d):
-        if not factor[k, k] > 0.0:
-            return math.inf
-        pivot = math.sqrt(factor[k, k])
-        log_det += 2.0 * math.log(pivot)
-        factor[k, k] = pivot
-        for i in range(k + 1, d):
-            factor[i, k] /= pivot
-            column[i] = factor[i, k]
-            for j in range(k + 1, i + 1):
-                factor[i, j] -= column[i] * column[j]
-    return log_det
 
 
 @shared_part
@@ -84,11 +69,14 @@ def update(
     for i in range(d):
         m[i] = mean[i] - m0[i] if weight > 0.0 else 0.0
     for i in range(d):
-        for j in range(i + 1):
-            B[i, j] = B0[i, j] + pull * m[i] * m[j]
-            if len(scatter) > 0:
-                B[i, j] += scatter[i * d + j]
-        B[i, i] += weight * blur[i]
+        row, step = B[i, : i + 1], pull * m[i]
+        for j in range(len(row)):
+            row[j] = B0[i, j] + step * m[j]
+        if len(scatter) > 0:
+            own = scatter[i * d : i * d + i + 1]
+            for j in range(len(row)):
+                row[j] += own[j]
+        row[i] += weight * blur[i]
     for i in range(d):
         m[i] = m0[i] + weight / xi * m[i]
     return xi
@@ -97,7 +85,7 @@ def update(
 @shared_part
 def learn(
     weight: float, mean: Floats, scatter: Floats, xi0: float, m0: Floats, eta0: float, B0: Floats, blur: Floats,
-    m: Floats, B: Floats, W: Floats, factor: Floats, column: Floats,
+    m: Floats, B: Floats, W: Floats, factor: Floats,
 ) -> tuple[float, float, float]:  # fmt: skip
     """One cluster's posterior: writes m, B's lower half and W = L⁻¹ of B = L Lᵀ; ξ, log|B| and the constant of (20).
 
@@ -105,17 +93,8 @@ def learn(
     """
     d = len(m0)
     xi = update(weight, mean, scatter, xi0, m0, B0, blur, m, B)
-    log_det = factorise(B, factor, column)
-    for i in range(d):
-        for j in range(d):
-            W[i, j] = 0.0
-        W[i, i] = 1.0
-        for k in range(i):
-            step = factor[i, k]
-            for j in range(k + 1):
-                W[i, j] -= step * W[k, j]
-        for j in range(i + 1):
-            W[i, j] /= factor[i, i]
+    log_det = factorise(B, factor)
+    invert_lower(factor, W)
     expected, blurred = 0.0, 0.0
     for i in range(d):
         expected += digamma((eta0 + weight - i) / 2)
@@ -139,10 +118,10 @@ def posteriors(
     rows, d = mean.shape
     xi, log_det, constant = np.empty(rows), np.empty(rows), np.empty(rows)
     m, B, W = np.empty((rows, d)), np.empty((rows, d, d)), np.empty((rows, d, d))
-    factor, column = np.empty((d, d)), np.empty(d)
+    factor = np.empty((d, d))
     for r in range(rows):
         xi[r], log_det[r], constant[r] = learn(
-            weight[r], mean[r], scatter[r], xi0, m0, eta0, B0, blur, m[r], B[r], W[r], factor, column
+            weight[r], mean[r], scatter[r], xi0, m0, eta0, B0, blur, m[r], B[r], W[r], factor
         )
         for i in range(d):
             for j in range(i):
@@ -153,7 +132,7 @@ def posteriors(
 @shared_part
 def log_marginal(
     n: float, mean: Floats, scatter: Floats, xi0: float, m0: Floats, eta0: float, B0: Floats, blur: Floats,
-    prior: float, m: Floats, B: Floats, factor: Floats, column: Floats,
+    prior: float, m: Floats, B: Floats, factor: Floats,
 ) -> float:  # fmt: skip
     """log ∫ p(X|θ) p(θ) dθ of one cluster, its part of -(19) (erratum 1: the short paper drops a D).
 
@@ -161,7 +140,7 @@ def log_marginal(
     """
     d = len(m0)
     xi = update(n, mean, scatter, xi0, m0, B0, blur, m, B)
-    value = prior - 0.5 * (eta0 + n) * factorise(B, factor, column)
+    value = prior - 0.5 * (eta0 + n) * factorise(B, factor)
     value -= d / 2 * (n * math.log(math.pi) + math.log(xi / xi0))
     for i in range(d):
         value += math.lgamma((eta0 + n - i) / 2)
@@ -169,9 +148,9 @@ def log_marginal(
 
 
 @part
-def log_marginal_prior(eta0: float, B0: Floats, factor: Floats, column: Floats) -> float:
+def log_marginal_prior(eta0: float, B0: Floats, factor: Floats) -> float:
     """The part of every cluster's log evidence that the prior alone decides."""
-    prior = 0.5 * eta0 * factorise(B0, factor, column)
+    prior = 0.5 * eta0 * factorise(B0, factor)
     for i in range(len(B0)):
         prior -= math.lgamma((eta0 - i) / 2)
     return prior
@@ -191,10 +170,8 @@ def log_marginals(
     """log ∫ p(X|θ) p(θ) dθ of each row."""
     rows, d = mean.shape
     out = np.empty(rows)
-    m, B, factor, column = np.empty(d), np.empty((d, d)), np.empty((d, d)), np.empty(d)
-    prior = log_marginal_prior(eta0, B0, factor, column)
+    m, B, factor = np.empty(d), np.empty((d, d)), np.empty((d, d))
+    prior = log_marginal_prior(eta0, B0, factor)
     for r in range(rows):
-        out[r] = log_marginal(
-            weight[r], mean[r], scatter[r], xi0, m0, eta0, B0, blur, prior, m, B, factor, column
-        )
+        out[r] = log_marginal(weight[r], mean[r], scatter[r], xi0, m0, eta0, B0, blur, prior, m, B, factor)
     return out

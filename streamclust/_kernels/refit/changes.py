@@ -18,12 +18,12 @@ def term_of(log_evidence: float, weight: float, phi0: float) -> float:
 @shared_part
 def term_of_scaled(
     f: float, weight: float, mean: Floats, scatter: Floats, xi0: float, m0: Floats, eta0: float, B0: Floats,
-    blur: Floats, phi0: float, prior: float, spread: Floats, m: Floats, B: Floats, factor: Floats, column: Floats,
+    blur: Floats, phi0: float, prior: float, spread: Floats, m: Floats, B: Floats, factor: Floats,
 ) -> float:  # fmt: skip
     """`term_of` a cluster with every event counted f times."""
     for i in range(len(scatter)):
         spread[i] = f * scatter[i]
-    value = log_marginal(f * weight, mean, spread, xi0, m0, eta0, B0, blur, prior, m, B, factor, column)
+    value = log_marginal(f * weight, mean, spread, xi0, m0, eta0, B0, blur, prior, m, B, factor)
     return term_of(value, f * weight, phi0)
 
 
@@ -31,7 +31,7 @@ def term_of_scaled(
 def change_of_terms(
     a: int, b: int, weight: Floats, mean: Floats, scatter: Floats, terms: Floats, f: float,
     xi0: float, m0: Floats, eta0: float, B0: Floats, blur: Floats, phi0: float, prior: float,
-    middle: Floats, spread: Floats, m: Floats, B: Floats, factor: Floats, column: Floats,
+    middle: Floats, spread: Floats, m: Floats, B: Floats, factor: Floats,
 ) -> float:  # fmt: skip
     """The change of the clusters' terms by the merge of a and b, with every event counted f times."""
     d = len(m0)
@@ -44,14 +44,14 @@ def change_of_terms(
         for j in range(i + 1):
             at = i * d + j
             spread[at] = f * (scatter[a, at] + scatter[b, at] + step * (mean[b, j] - mean[a, j]))
-    whole = log_marginal(f * n, middle, spread, xi0, m0, eta0, B0, blur, prior, m, B, factor, column)
+    whole = log_marginal(f * n, middle, spread, xi0, m0, eta0, B0, blur, prior, m, B, factor)
     change = term_of(whole, f * n, phi0)
     for c in (a, b):
         if f == 1.0:
             change -= terms[c]
         else:
             change -= term_of_scaled(
-                f, weight[c], mean[c], scatter[c], xi0, m0, eta0, B0, blur, phi0, prior, spread, m, B, factor, column
+                f, weight[c], mean[c], scatter[c], xi0, m0, eta0, B0, blur, phi0, prior, spread, m, B, factor
             )  # fmt: skip
     return change
 
@@ -71,13 +71,13 @@ def merge_changes(
     """`change_of_terms` by each of some merges, at the scale of each."""
     d = len(m0)
     change = np.empty(len(one))
-    middle, spread, m, column = np.empty(d), np.empty(d * d), np.empty(d), np.empty(d)
+    middle, spread, m = np.empty(d), np.empty(d * d), np.empty(d)
     B, factor = np.empty((d, d)), np.empty((d, d))
-    prior = log_marginal_prior(eta0, B0, factor, column)
+    prior = log_marginal_prior(eta0, B0, factor)
     for p in range(len(one)):
         change[p] = change_of_terms(
             one[p], other[p], weight, mean, scatter, terms, scale[p],
-            xi0, m0, eta0, B0, blur, phi0, prior, middle, spread, m, B, factor, column,
+            xi0, m0, eta0, B0, blur, phi0, prior, middle, spread, m, B, factor,
         )  # fmt: skip
     return change
 
@@ -96,9 +96,9 @@ def split_changes(
     cuts, k = which.shape
     d = len(m0)
     change = np.empty(int(which.sum()))
-    spread, m, column = np.empty(d * d), np.empty(d), np.empty(d)
+    spread, m = np.empty(d * d), np.empty(d)
     B, factor = np.empty((d, d)), np.empty((d, d))
-    prior = log_marginal_prior(eta0, B0, factor, column)
+    prior = log_marginal_prior(eta0, B0, factor)
     p = 0
     for t in range(cuts):
         for c in range(k):
@@ -111,14 +111,13 @@ def split_changes(
             for h in range(2):
                 total += term_of_scaled(
                     f, half_weight[t, c, h], half_mean[t, c, h], half_scatter[t, c, h],
-                    xi0, m0, eta0, B0, blur, phi0, prior, spread, m, B, factor, column,
+                    xi0, m0, eta0, B0, blur, phi0, prior, spread, m, B, factor,
                 )  # fmt: skip
             if f == 1.0:
                 total -= terms[c]
             else:
                 total -= term_of_scaled(
                     f, weight[c], mean[c], scatter[c], xi0, m0, eta0, B0, blur, phi0, prior, spread, m, B, factor,
-                    column,
                 )  # fmt: skip
             change[p] = np.inf if evidence * n * n < fewest * square and evidence > 0.0 else total
             p += 1

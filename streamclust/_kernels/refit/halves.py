@@ -26,7 +26,7 @@ def iterate_halves(
     moved = np.zeros((cuts, k), dtype=np.bool_)
     first, Q = np.empty(d), np.empty((d, d))
     m, W = np.empty((2, d)), np.empty((2, d, d))
-    B, factor, column = np.empty((d, d)), np.empty((d, d)), np.empty(d)
+    B, factor = np.empty((d, d)), np.empty((d, d))
     scale, constant = np.empty(2), np.empty(2)
     y, z = np.empty((d, BLOCK)), np.empty((4, BLOCK))
     u, near, far = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
@@ -40,7 +40,7 @@ def iterate_halves(
                         n = half_weight[t, c, h]
                         _, _, constant[h] = learn(
                             n, half_mean[t, c, h], half_scatter[t, c, h], xi0, m0, eta0, B0, blur,
-                            m[h], B, W[h], factor, column,
+                            m[h], B, W[h], factor,
                         )  # fmt: skip
                         constant[h] -= digamma(shift + n)
                         scale[h] = (eta0 + n) / 2

@@ -187,13 +187,13 @@ def iterate_rows(
         for block in range(known.shape[1]):
             known[c, block] = UNKNOWN if stale[c] else KNOWN
     mine, heavy = np.empty(BLOCK, dtype=np.int64), np.empty(BLOCK)
-    B, factor, column = np.empty((d, d)), np.empty((d, d)), np.empty(d)
+    B, factor = np.empty((d, d)), np.empty((d, d))
     y, z, distance, least = np.empty((d, BLOCK)), np.empty((4, BLOCK)), np.empty(BLOCK), np.empty(BLOCK)
     most, none = np.empty(BLOCK), np.empty(BLOCK)
     for b in range(BLOCK):
         none[b] = math.inf
     fresh_terms, middle = np.empty(k), np.empty(d)
-    prior = log_marginal_prior(eta0, B0, factor, column)
+    prior = log_marginal_prior(eta0, B0, factor)
     everything = 0.0
     for r in range(n):
         everything += row_weight[r]
@@ -204,7 +204,7 @@ def iterate_rows(
             touched[c] = False
             if alive[c] and stale[c]:
                 _, _, constant[c] = learn(
-                    weight[c], mean[c], scatter[c], xi0, m0, eta0, B0, blur, m[c], B, W[c], factor, column
+                    weight[c], mean[c], scatter[c], xi0, m0, eta0, B0, blur, m[c], B, W[c], factor
                 )
                 constant[c] -= digamma(phi0 + weight[c])
                 scale[c] = (eta0 + weight[c]) / 2
@@ -264,7 +264,7 @@ def iterate_rows(
             if touched[c] and new_weight[c] > 0.0:
                 value = log_marginal(
                     new_weight[c], new_mean[c], new_scatter[c], xi0, m0, eta0, B0, blur,
-                    prior, middle, B, factor, column,
+                    prior, middle, B, factor,
                 )  # fmt: skip
                 fresh_terms[c] = math.lgamma(phi0) - math.lgamma(phi0 + new_weight[c]) - value
             elif touched[c]:

@@ -98,7 +98,7 @@ def score(
 ) -> float:  # fmt: skip
     """F with the cost of θ; writes each cluster's term, B0, and a root of S⁻¹."""
     k, d = mean.shape
-    m, column, B, factor = np.empty(d), np.empty(d), np.empty((d, d)), np.empty((d, d))
+    m, B, factor = np.empty(d), np.empty((d, d)), np.empty((d, d))
     total = 0.0
     for i in range(d):
         total += strength / 2 * (S[i, i] / variance[i] - 1.0)
@@ -109,11 +109,9 @@ def score(
     for i in range(d):
         for j in range(i + 1):
             root[i, j] /= math.sqrt(variance[j])
-    prior = log_marginal_prior(eta0, B0, factor, column)
+    prior = log_marginal_prior(eta0, B0, factor)
     for c in range(k):
-        value = log_marginal(
-            weight[c], mean[c], scatter[c], xi0, m0, eta0, B0, blur, prior, m, B, factor, column
-        )
+        value = log_marginal(weight[c], mean[c], scatter[c], xi0, m0, eta0, B0, blur, prior, m, B, factor)
         terms[c] = term_of(value, weight[c], phi0)
         total += terms[c]
     return total + math.lgamma(everything + k * phi0) - math.lgamma(k * phi0)
@@ -144,9 +142,9 @@ def merges_of(
         for b in range(a + 1, k):
             count += int(near[a, b])
     pairs, change = np.empty((count, 2), dtype=np.int64), np.empty(count)
-    middle, spread, m, column = np.empty(d), np.empty(d * d), np.empty(d), np.empty(d)
+    middle, spread, m = np.empty(d), np.empty(d * d), np.empty(d)
     B, factor = np.empty((d, d)), np.empty((d, d))
-    prior = log_marginal_prior(eta0, B0, factor, column)
+    prior = log_marginal_prior(eta0, B0, factor)
     p, pays = 0, False
     for a in range(k):
         for b in range(a + 1, k):
@@ -155,7 +153,7 @@ def merges_of(
                 at = f[a] if weight[a] <= weight[b] else f[b]
                 change[p] = change_of_normaliser(at * everything, k, k - 1, phi0) + change_of_terms(
                     a, b, weight, mean, scatter, terms, at, xi0, m0, eta0, B0, blur, phi0, prior,
-                    middle, spread, m, B, factor, column,
+                    middle, spread, m, B, factor,
                 )  # fmt: skip
                 pays = pays or change[p] < 0.0
                 p += 1
