@@ -81,7 +81,9 @@ class RecentSample:
         own = joint[self.cluster[places][:, None] == self.model.names]
         with np.errstate(invalid="ignore"):
             found = np.exp(own - logsumexp(joint, axis=1))
-        return np.asarray(np.where(np.isnan(found), 1.0, found))  # impossible under every cluster: the nearest has it
+        return np.asarray(
+            np.where(np.isnan(found), 1.0, found)
+        )  # impossible under every cluster: the nearest has it
 
     def values(self, place: int) -> Floats:
         """Values of an event, NaN where one was missing."""
