@@ -361,13 +361,13 @@ class Model:
 
     def predict(self, points: Floats) -> Ints:
         """The id of the cluster of least cost of each point."""
-        return self.names[self.place[self._cheapest(self.coordinates(points))]]
+        return self.names[self.place[self.cheapest(self.coordinates(points))]]
 
     def coordinates(self, points: Rows) -> Floats:
         """Events in the clusters' own coordinates."""
         return points if self.sketch is None else self.sketch.project(points)
 
-    def _measured(self, points: Rows) -> tuple[Floats, Floats]:
+    def measured(self, points: Rows) -> tuple[Floats, Floats]:
         """Coordinates of events, and what the part of each that these leave out adds to its novelty."""
         if self.sketch is None:
             return points, np.zeros(points.shape[0])
@@ -376,8 +376,8 @@ class Model:
 
     def assign(self, points: Floats) -> Assignment:
         """Results of `predict`, `probability` (of the cluster predicted) and `novelty`, for little more than one."""
-        points, more = self._measured(points)
-        component = self._cheapest(points)
+        points, more = self.measured(points)
+        component = self.cheapest(points)
         k = self.place[component]
         joint = self.log_joint(points)
         evidence = logsumexp(joint, axis=1)
@@ -388,7 +388,7 @@ class Model:
         novelty = more - np.asarray(evidence)
         return Assignment(self.names[k], np.asarray(probability), novelty, component)
 
-    def _cheapest(self, points: Floats) -> Ints:
+    def cheapest(self, points: Floats) -> Ints:
         """The component active of least cost of each point, which may lack features."""
         k = self.nearest(points).component
         missing = np.isnan(self._own(points)).any(axis=1)
@@ -497,7 +497,7 @@ class Model:
 
     def novelty(self, points: Floats) -> Floats:
         """-log p(x) under the clusters active: high for what fits none."""
-        points, more = self._measured(points)
+        points, more = self.measured(points)
         return np.asarray(more - logsumexp(self.log_joint(points), axis=1))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from streamclust._kernels.engine.windows import block_sums
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine.dependence import RecentSequence
-from streamclust.engine.event_ring import EventRing, KeptEvents, side_by_side
+from streamclust.engine.event_ring import EventRing, KeptEvents, in_order, side_by_side
 from streamclust.engine.imputation import Gaps
 from streamclust.engine.model import Model, Seen
 from streamclust.engine.tuning import TUNING
@@ -175,6 +175,11 @@ class RecentEvents:
             return None
         missing = [part.watch.latest_missing()[:, : self._shards.n_features] for part in parts]
         return Gaps(self.watched_rows(), np.concatenate(missing), self.watched_weights())
+
+    def kept_watched(self) -> KeptEvents:
+        """All that is kept of the watched events of all shards, in their order."""
+        parts = [part.watch.kept().narrowed(self._shards.n_features) for part in self._shards.values()]
+        return in_order(parts) if parts else EventRing(self._shards.n_features, 1).kept()
 
     # ---------------------------------------------------------------- as a model sees them
 

@@ -41,6 +41,16 @@ def chosen_of(first: int, n: int, window: int = TUNING.window_events) -> Ints:
     return np.concatenate([np.arange(early), late]) if early else late
 
 
+def numbers_of(count: int, window: int = TUNING.window_events) -> Ints:
+    """The number of each of the latest watched events, the oldest first, of which there have been `count`.
+
+    >>> numbers_of(18, window=16)
+    array([ 2,  3,  4,  5,  6,  7,  8,  9, 10, 11, 12, 13, 14, 15, 16, 31])
+    """
+    index = count - min(count, window) + np.arange(min(count, window))
+    return np.where(index < window, index, watched_in(window // TUNING.block_events + index - window))
+
+
 class Labels(NamedTuple):
     """The events of a ring as a model sees them, in their places, up to event number `labelled`."""
 
@@ -125,12 +135,7 @@ class WatchedEvents(EventRing):
 
     def numbers(self) -> Ints:
         """The number, in its shard, of each event that `latest()` gives."""
-        index = self.count - len(self) + np.arange(len(self))
-        return np.where(
-            index < TUNING.window_events,
-            index,
-            watched_in(TUNING.window_events // TUNING.block_events + index - TUNING.window_events),
-        )
+        return numbers_of(self.count)
 
     def stands_for(self) -> Floats:
         """Number of events of its shard that each of `latest()` stands for: itself, or all of its block."""

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streamclust._kernels.types import Floats
+from streamclust._kernels.types import Floats, Ints
 from streamclust.engine.event_rows import stacked_rows
-from streamclust.engine.watched_events import chosen_of
+from streamclust.engine.watched_events import chosen_of, numbers_of
 from streamclust.sketch import Rows, Sketch
 
 RECENT_EVENTS = 1024
@@ -73,6 +73,10 @@ class RecentWideEvents:
         size = len(self.rows)
         places = [i % RECENT_EVENTS for i in range(self.count - min(n, size), self.count)]
         return stacked_rows([self.rows[i] for i in places])
+
+    def numbers(self) -> Ints:
+        """The number of each event that `latest()` gives."""
+        return numbers_of(self.count, RECENT_EVENTS)
 
     def latest_residuals(self, n: int) -> Floats:
         """The residuals of the latest n of them, or of as many as there are."""

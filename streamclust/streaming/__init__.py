@@ -11,6 +11,7 @@ from streamclust.streaming.checked_events import Checked, Reason
 from streamclust.streaming.clusterer import StreamClusterer
 from streamclust.streaming.clusters import Cluster
 from streamclust.streaming.descriptions import ClusterLine, Descriptions, FeatureMixture
+from streamclust.streaming.examples import Example, Representatives
 from streamclust.streaming.refusals import RefusedEvents
 from streamclust.streaming.shards import ClustererShards, FeatureShards, ModelSharing
 
@@ -25,6 +26,7 @@ __all__ = [
     "ClusterView",
     "ClustererShards",
     "Descriptions",
+    "Example",
     "FeatureMixture",
     "FeatureProfile",
     "FeatureShards",
@@ -34,6 +36,7 @@ __all__ = [
     "Profiles",
     "Reason",
     "RefusedEvents",
+    "Representatives",
     "StreamClusterer",
     "StreamFeatures",
 ]

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streamclust._kernels.types import Floats
+from streamclust._kernels.types import Floats, Ints
 from streamclust.engine import Engine
 from streamclust.engine.event_rows import Row
 from streamclust.engine.projection import Projection
+from streamclust.engine.watched_events import chosen_of
+from streamclust.engine.wide_events import RECENT_EVENTS
 from streamclust.families import is_discrete
 from streamclust.parameters import Invalid, ScaleName
 from streamclust.schema import Cells, Schema, plain_values
@@ -272,6 +274,13 @@ class EventPipeline:
         if self.n_waiting:
             found[self._shard] = found.get(self._shard, 0) + self.n_waiting
         return found
+
+    def sampled(self, checked: Checked) -> Ints:
+        """Places of the events, to be learnt next, that are kept as they came."""
+        projection = self.projection
+        if projection.stage in ("waiting", "sketched"):
+            return chosen_of(projection.n_learnt + projection.n_waiting, len(checked), RECENT_EVENTS)
+        return chosen_of(self.n_seen_by_shard().get(checked.shard, 0), len(checked))
 
     def filled(self, rows: Floats) -> Floats:
         """Rows with missing values set to 0 if missing="zero"; else unchanged."""

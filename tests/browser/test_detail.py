@@ -153,6 +153,12 @@ def test_it_tells_what_the_api_tells(visit, told):  # noqa: F811
     lines = page.locator("#detail-changes li").all_inner_texts()
     assert [re.search("born|died|returned|split|merged", line)[0] for line in lines] == kinds[::-1]
     expect(page.locator("#detail-recent tbody tr")).to_have_count(5)
+    expect(page.locator("#detail-examples tbody tr")).to_have_count(len(detail["examples"]))
+    first = page.locator("#detail-examples tbody tr").first.get_attribute("title")
+    assert all(name in first for name in detail["examples"][0]["values"])
+    neighbour = page.locator("#detail-border-title a")
+    expect(neighbour).to_have_text(f"cluster {detail['border']['cluster']}")
+    expect(page.locator("#detail-between tbody tr")).to_have_count(len(detail["border"]["events"]))
     assert page.evaluate(UNNAMED) == []
 
 

@@ -299,7 +299,8 @@ def test_restarts_are_invisible(tmp_path, before, exactly_once):
     ids = [one["id"] for one in sink.values("assignments")]
     assert set(ids) == {f"in-0-{i}" for i in range(N) if i != 5}
     undisturbed = ListSink()
-    serve(MemorySource({P: values}), undisturbed)
+    whole = serve(MemorySource({P: values}), undisturbed)
+    assert service.partitions.keys.copy() == whole.partitions.keys.copy()
     if exactly_once:
         assert sink.outputs["assignments"] == undisturbed.outputs["assignments"]
         assert sink.outputs["lifecycle"] == undisturbed.outputs["lifecycle"]

@@ -5,10 +5,16 @@ import json
 import numpy as np
 import pytest
 
+from streamclust import StreamClusterer
 from streamclust.families import FAMILIES
+from streamclust_connectors.decode import Decoder
+from streamclust_connectors.decode.fields import Fields
 from streamclust_connectors.http.detail import copy_detail, features
 from streamclust_connectors.http.past import PastClusters
-from tests.http.conftest import CENTRES, N, objects, points, problem
+from streamclust_connectors.service import Service
+from streamclust_connectors.sinks import ListSink
+from streamclust_connectors.sources import MemorySource
+from tests.http.conftest import CENTRES, QUICK, N, objects, points, problem, until
 from tests.http.test_routes import finite
 
 
@@ -44,6 +50,50 @@ def test_recent_events_are_the_clusters_own(shared):
     newest = points()[-1].tolist()
     all_recent = [detail(shared, c.id)["recent"][0] for c in shared.service.clusterer.clusters]
     assert dict(zip("xy", newest, strict=True)) in [event["values"] for event in all_recent]
+
+
+def test_typical_events_are_told_as_the_model_tells_them(shared):
+    clusterer = shared.service.clusterer
+    for cluster in clusterer.clusters:
+        found = detail(shared, cluster.id)
+        expected = clusterer.examples(cluster.id)
+        assert [e["number"] for e in found["examples"]] == [e.number for e in expected]
+        assert [e["values"] for e in found["examples"]] == [e.values for e in expected]
+        assert [e["probability"] for e in found["examples"]] == [e.probability for e in expected]
+        assert [e["id"] for e in found["examples"]] == [None] * len(expected)  # not of a source with keys
+        other = found["border"]["cluster"]
+        assert other == clusterer.representatives().neighbour(cluster.id)
+        between = clusterer.border(cluster.id, other)
+        assert [e["number"] for e in found["border"]["events"]] == [
+            e.number for e in between if e.probability < 0.95
+        ]
+
+
+def test_typical_events_have_their_keys_and_times(start):
+    rows = points(600)
+    messages = [
+        json.dumps({"x": x, "y": y, "who": f"user {i}", "at": 1e9 + i}).encode()
+        for i, (x, y) in enumerate(rows.tolist())
+    ]
+    source = MemorySource({("clicks", 0): messages[:300], ("clicks", 1): messages[300:]})
+    service = Service(
+        source,
+        ListSink(),
+        StreamClusterer(warmup=50),
+        decoder=Decoder(Fields(key="who", time="at")),
+        policy=QUICK,
+    )
+    found = start(service)
+    until(lambda: service.clusterer.n_seen == 600)
+    for cluster in service.clusterer.clusters:
+        told = detail(found, cluster.id)["examples"]
+        assert len(told) == 5
+        for example in told:
+            _, partition, offset = example["id"].split("-")
+            place = 300 * int(partition) + int(offset)
+            assert example["key"] == f"user {place}"
+            assert example["time"] == 1e9 + place
+            assert list(example["values"].values()) == rows[place].tolist()
 
 
 def test_its_share_over_time_ends_with_the_present(shared):

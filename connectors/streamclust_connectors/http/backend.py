@@ -89,7 +89,7 @@ class Backend:
         )
         self._detail = CachedValue(
             service.lock,
-            lambda: detail.copy_detail(service.displayed_clusterer),
+            lambda: detail.copy_detail(service.displayed_clusterer, service.partitions.keys.copy()),
             min_seconds=VIEW_CACHE_SECONDS,
             key=self._cache_key,
         )
@@ -240,6 +240,8 @@ class Backend:
             "history": detail.shares(seen.steps, number, (seen.events, found.share)),
             "lifecycle": lifecycle,
             "recent": detail.recent(seen, number),
+            "examples": detail.examples(seen, number),
+            "border": detail.border(seen, number),
         }
 
     def events(self, after: int, limit: int) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -10,12 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamclust.lineage import HistoryStep
-from streamclust.streaming import Cluster, Model, Profiles, StreamClusterer
+from streamclust.streaming import Cluster, Example, Model, Profiles, Representatives, StreamClusterer
+from streamclust_connectors.service.event_keys import EventKey
 
 MAX_WATCHED_EVENTS = 4096
 """Number of latest events searched for those of a cluster."""
 MAX_RECENT_EVENTS = 5
 """Number of recent events shown for a cluster."""
+MAX_EXAMPLES = 5
+"""Number of typical events shown for a cluster, and of events between it and its neighbour."""
+CLEAR_PROBABILITY = 0.95
+"""Probability of an event's cluster from which it does not lie between two."""
 
 
 class DetailData(NamedTuple):
@@ -29,10 +34,13 @@ class DetailData(NamedTuple):
     steps: list[HistoryStep]
     model: Model | None
     latest: NDArray[np.float64]
+    representatives: Representatives
+    keys: Mapping[int, EventKey]
+    """Keys of events by number, where the service has them."""
 
 
-def copy_detail(clusterer: StreamClusterer) -> DetailData:
-    """Copy the data from a clusterer."""
+def copy_detail(clusterer: StreamClusterer, keys: Mapping[int, EventKey] | None = None) -> DetailData:
+    """Copy the data from a clusterer; `keys` is a copy of the service's."""
     return DetailData(
         events=clusterer.n_seen,
         features=clusterer.feature_names,
@@ -41,6 +49,8 @@ def copy_detail(clusterer: StreamClusterer) -> DetailData:
         steps=list(clusterer.lineage.history),
         model=clusterer.model,
         latest=clusterer.latest(MAX_WATCHED_EVENTS),
+        representatives=clusterer.representatives(),
+        keys=keys or {},
     )
 
 
@@ -81,6 +91,32 @@ def recent(seen: DetailData, cluster: int) -> list[dict[str, Any]]:
         {"values": dict(zip(names, row, strict=False)), "novelty": value}
         for row, value in zip(rows.tolist(), novelty.tolist(), strict=True)
     ]
+
+
+def examples(seen: DetailData, cluster: int) -> list[dict[str, Any]]:
+    """The most typical recent events of a cluster."""
+    return [_example(seen, each) for each in seen.representatives.typical(cluster, MAX_EXAMPLES)]
+
+
+def border(seen: DetailData, cluster: int) -> dict[str, Any]:
+    """The neighbour of a cluster, and the recent events between the two, if there are any."""
+    other = seen.representatives.neighbour(cluster)
+    found = [] if other is None else seen.representatives.between(cluster, other, MAX_EXAMPLES)
+    doubtful = [_example(seen, each) for each in found if each.probability < CLEAR_PROBABILITY]
+    return {"cluster": other, "events": doubtful}
+
+
+def _example(seen: DetailData, example: Example) -> dict[str, Any]:
+    event = seen.keys.get(example.number)
+    return {
+        "number": example.number,
+        "cluster": example.cluster,
+        "probability": example.probability,
+        "values": {str(name): value for name, value in example.values.items()},
+        "id": None if event is None else event.id,
+        "key": None if event is None else event.key,
+        "time": None if event is None else event.time,
+    }
 
 
 def concerning(changes: Sequence[dict[str, Any]], cluster: int) -> list[dict[str, Any]]:

@@ -40,6 +40,7 @@ class PastClusters:
                     "words": cluster.words(),
                     "features": detail.features(before.profiles, cluster.id)[:MAX_PAST_FEATURES],
                     "recent": detail.recent(before, cluster.id),
+                    "examples": detail.examples(before, cluster.id),
                 }
         for returned in alive & self._known.keys():
             del self._known[returned]

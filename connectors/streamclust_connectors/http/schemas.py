@@ -186,6 +186,32 @@ class RecentEvent(BaseModel):
     novelty: float | None
 
 
+class ExampleEvent(BaseModel):
+    """A recent event that is typical of a cluster, or lies between two."""
+
+    number: int
+    """Number of events learnt before it."""
+    cluster: int
+    probability: float
+    """Probability of its cluster."""
+    values: dict[str, float]
+    """Its features; those that it lacks are left out."""
+    id: str | None
+    """Id of the event in outputs; null if it is not known."""
+    key: Any
+    """Key of the event; null if it has none, or it is not known."""
+    time: float | None
+
+
+class Border(BaseModel):
+    """Recent events between a cluster and its neighbour."""
+
+    cluster: int | None
+    """The neighbour: the cluster to which most of the events would belong otherwise; null if there is no other."""
+    events: list[ExampleEvent]
+    """The events that are hardest to tell apart, the hardest first; none if all are clear."""
+
+
 class ClusterDetail(ClusterSummary):
     """A current cluster with its details."""
 
@@ -197,6 +223,9 @@ class ClusterDetail(ClusterSummary):
     """Its lifecycle events, the oldest first."""
     recent: list[RecentEvent]
     """Some of its latest events, the newest first."""
+    examples: list[ExampleEvent]
+    """The most typical of its recent events."""
+    border: Border
 
 
 class LastSeen(BaseModel):
@@ -210,6 +239,7 @@ class LastSeen(BaseModel):
     features: list[ClusterFeature]
     """Its most distinctive features, in order."""
     recent: list[RecentEvent]
+    examples: list[ExampleEvent]
 
 
 class PastCluster(BaseModel):

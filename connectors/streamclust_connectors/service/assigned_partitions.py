@@ -22,6 +22,7 @@ from streamclust_connectors.interfaces import (
     positions_from_state,
     positions_to_state,
 )
+from streamclust_connectors.service.event_keys import EventKeys
 from streamclust_connectors.service.lookups import FoundState, Lookups
 
 log = logging.getLogger(__name__)
@@ -51,6 +52,8 @@ class AssignedPartitions:
         self.start, self.on_data_loss = start, on_data_loss
         self.on_event: Callable[[Change], object] | None = None
         self.learner = learner
+        self.keys = EventKeys()
+        """Keys of the events that may be shown as examples; of a process that learns alone."""
         self.positions: dict[Partition, int] = {}
         """Next offset to learn of each assigned partition."""
         self.emitted: dict[Partition, int] = {}
@@ -87,7 +90,9 @@ class AssignedPartitions:
         self.waiting = {name: why for name, why in assigned.items() if name not in self.stopped}
         self.positions, self.emitted = {}, {}
         self.learner = type(self.learner).from_state(state or self._initial_state, on_event=self.on_event)
-        self._saved_positions = {} if state is None else positions_from_state(state.values["positions"])
+        saved = None if state is None else state.values["positions"]
+        self._saved_positions = {} if saved is None else positions_from_state(saved)
+        self.keys = EventKeys.in_positions(saved)
         self._released = {}  # the checkpoint holds them too; seek_new hands them over from there
         self._saved_version = None if state is None else self._version()
 
@@ -109,7 +114,8 @@ class AssignedPartitions:
         if self.store is not None:
             self._hand_over_released()
             version, positions = self._version(), self._all_positions()
-            self.store.save(self.learner.to_state(positions_to_state(positions)))
+            saved = positions_to_state(positions) | {"keys": self.keys.to_list()}
+            self.store.save(self.learner.to_state(saved))
             self._saved_version = version
 
     def _all_positions(self) -> dict[Partition, SavedPosition]:

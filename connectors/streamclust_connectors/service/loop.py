@@ -411,13 +411,29 @@ class Service:
                     self.sink.emit("assignments", outputs)
             n_assigned = stop - fresh.start - sum(fresh.start <= i < stop for i in refused)
         with stats.timed("learn"):
-            learner.learn(run)
+            self._learn_and_keep_keys(
+                partition, events, run, [i for i in range(start, stop) if i not in refused]
+            )
         if self._changes:
             if fresh.start < stop and self.sink.wants("lifecycle"):
                 self.sink.emit("lifecycle", lifecycle(partition, events, stop - 1, self._changes))
                 stats.lifecycle += len(self._changes)
             self._changes.clear()
         return n_assigned
+
+    def _learn_and_keep_keys(
+        self, partition: Partition, events: Decoded, run: Checked, learnt: list[int]
+    ) -> None:
+        """Learn a run, of which these events will be learnt; keep the keys of those that may be shown as examples."""
+        learner = self.learner
+        if self.group is not None or not isinstance(learner, StreamClusterer):
+            learner.learn(run)
+            return
+        before, places = learner.n_seen, learner.sampled(run[: len(learnt)]).tolist()
+        learner.learn(run)
+        if learner.n_seen - before == len(learnt):  # else the numbers are not known
+            numbers = [before + place for place in places]
+            self.partitions.keys.add(partition, numbers, events, [learnt[place] for place in places])
 
     def _model_name(self) -> ModelName:
         """Version and revision of the model that assigns events now."""

@@ -62,6 +62,8 @@ export function showDetail(found) {
   by("detail-apart").textContent = alive ? "What sets it apart" : "What set it apart";
   if (shown) {
     showFeatures(shown);
+    showExamples(shown);
+    showBorder(shown);
     showRecent(shown);
   }
   showShare(by("detail-share"), found);
@@ -140,15 +142,46 @@ function showShare(chart, { id, history }) {
     : `Share of cluster ${id} over time: at most ${percent(Math.max(...history.share))}, last ${percent(last)}`);
 }
 
+/** Events as a table: the key if any has one, the most telling features, and one more column. */
+function listEvents(part, names, events, last, value) {
+  const keyed = events.some((event) => event.key != null);
+  const heads = [...(keyed ? ["key"] : []), ...names, last];
+  const head = element("tr", {}, ...heads.map((name) => element("th", { scope: "col" }, name)));
+  const rows = events.map((event) => element("tr", { title: wholly(event) },
+    ...(keyed ? [element("td", { class: "key" }, event.key == null ? "–" : asText(event.key))] : []),
+    ...names.map((name) => element("td", {}, number(event.values[name]))), element("td", {}, value(event))));
+  by(part).replaceChildren(element("thead", {}, head), element("tbody", {}, ...rows));
+  by(part).hidden = events.length === 0;
+}
+
+const asText = (key) => (typeof key === "string" ? key : JSON.stringify(key));
+
+/** All that is known of an event, for its tool tip. */
+function wholly({ id, time, values }) {
+  const told = Object.entries(values).map(([name, value]) => `${name} ${number(value)}`);
+  return [...(id ? [id] : []), ...(time == null ? [] : [`time ${time}`]), ...told].join(", ");
+}
+
+const telling = (features) => features.slice(0, COLUMNS).map((feature) => feature.name);
+
+function showExamples({ features, examples }) {
+  by("detail-no-examples").hidden = examples.length > 0;
+  listEvents("detail-examples", telling(features), examples, "probability", (event) => percent(event.probability));
+}
+
+function showBorder({ features, border }) {
+  by("detail-border").hidden = !border || border.cluster === null;
+  if (by("detail-border").hidden) return;
+  by("detail-border-title").replaceChildren("Between this and ", dot(border.cluster), element("a", { href: address(border.cluster) }, `cluster ${border.cluster}`));
+  by("detail-border-told").textContent = border.events.length ? "Hard to tell apart, the hardest first."
+    : "Its nearest neighbour. No recent event lies between the two.";
+  listEvents("detail-between", telling(features), border.events, "cluster", ({ cluster, probability }) =>
+    `${cluster} (${percent(probability)})`);
+}
+
 function showRecent({ features, recent }) {
-  const names = features.slice(0, COLUMNS).map((feature) => feature.name);
-  const more = features.length - names.length;
+  const names = telling(features), more = features.length - names.length;
   by("detail-no-recent").hidden = recent.length > 0;
-  by("detail-recent").hidden = recent.length === 0;
-  const head = element("tr", {}, ...[...names, "novelty"].map((name) => element("th", { scope: "col" }, name)));
-  const rows = recent.map(({ values, novelty }) => element("tr",
-    { title: Object.entries(values).map(([name, value]) => `${name} ${number(value)}`).join(", ") },
-    ...names.map((name) => element("td", {}, number(values[name]))), element("td", {}, novelty == null ? "–" : novelty.toFixed(2))));
-  by("detail-recent").replaceChildren(element("thead", {}, head), element("tbody", {}, ...rows));
+  listEvents("detail-recent", names, recent, "novelty", ({ novelty }) => (novelty == null ? "–" : novelty.toFixed(2)));
   by("detail-recent-note").textContent = more > 0 ? `The ${COLUMNS} most telling of ${features.length} features.` : "";
 }

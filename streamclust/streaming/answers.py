@@ -1,0 +1,54 @@
+"""Answers: the part of a clusterer that says what its clusters are, for people."""
+
+from __future__ import annotations
+
+from streamclust._kernels.types import Ints
+from streamclust.engine.representatives import recent_sample
+from streamclust.streaming.checked_events import Checked
+from streamclust.streaming.examples import Example, Representatives
+from streamclust.streaming.pipeline import EventPipeline
+from streamclust.streaming.thread_safety import ThreadSafe
+
+
+class Answers(ThreadSafe):
+    """Examples of clusters."""
+
+    _pipeline: EventPipeline
+
+    # ---------------------------------------------------------------- examples
+
+    def examples(self, cluster: int, k: int = 5) -> list[Example]:
+        """The k most typical recent events of a cluster, the most typical first; fewer if it has fewer.
+
+        They are chosen from the latest 4,096 events of each shard or, later on, from one in eight of the latest 32,768
+        (1,024 and 8,192 if events are wide), and differ. A missing value counts as far off as values are on average.
+
+        >>> from streamclust import StreamClusterer
+        >>> model = StreamClusterer()
+        >>> model.learn_many([{"x": float(i % 7), "y": float(i % 5)} for i in range(500)])
+        >>> [example.values for example in model.examples(0, k=2)]
+        [{'x': 3.0, 'y': 2.0}, {'x': 2.0, 'y': 2.0}]
+        """
+        return self.representatives().typical(cluster, k)
+
+    def border(self, one: int, other: int, k: int = 5) -> list[Example]:
+        """The k recent events of two clusters that are hardest to tell apart, the hardest first.
+
+        Their probabilities tell whether anything lies between: where all are near 1, nothing does.
+        """
+        return self.representatives().between(one, other, k)
+
+    def representatives(self) -> Representatives:
+        """The recent events that `examples` and `border` choose from, which later learning does not change."""
+        with self._turn, self._lock:
+            self._pipeline.flush()
+            sample = recent_sample(self._pipeline.projection)
+            return Representatives(sample, self._pipeline.schema.names, self._pipeline.zeros)
+
+    def sampled(self, checked: Checked) -> Ints:
+        """Places of the events that `examples` may show once `checked` is learnt next.
+
+        For whoever keeps something of them beside the model, keys for instance, by their numbers: `n_seen` + place.
+        """
+        with self._turn, self._lock:
+            return self._pipeline.sampled(checked)
