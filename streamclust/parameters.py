@@ -151,7 +151,9 @@ PARAMETERS: dict[str, Parameter] = {
     "invalid": Parameter(
         Invalid,
         "refuse",
-        'What to do with events that cannot be learnt: "refuse" counts them, warns once and goes on; "raise" raises.',
+        "What to do with values and events that cannot be learnt: "
+        '"refuse" counts them, warns once and goes on; "raise" raises.',
+        "Such a value counts as missing (`n_invalid`); an event of which nothing is left is refused (`n_refused`).",
     ),
     "background": Parameter(
         bool,

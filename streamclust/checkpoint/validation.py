@@ -7,6 +7,7 @@ refused before anything computes with it. The first thing that is wrong is named
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any, get_args
 
 import numpy as np
@@ -238,9 +239,11 @@ def check_block(block: Block) -> None:
     must(bool((block.weight >= 0).all()), "weights of events that wait are negative")
 
 
-def check_refusals(n_refused: object, last_refusal: object) -> None:
-    """Check the number of refused events, and the reason of the last refusal."""
+def check_refusals(n_refused: object, last_refusal: object, n_invalid: Iterable[object] = ()) -> None:
+    """Check the number of refused events, the reason of the last refusal, and numbers of invalid values."""
     whole("n_refused", n_refused)
+    for n in n_invalid:
+        whole("n_invalid", n)
     must(isinstance(last_refusal, str), f"last_refusal must be text, got {str(last_refusal)[:80]}")
 
 

@@ -35,7 +35,7 @@ class Births:
         stream, counters, model = self.stream, self.stream.counters, self.stream.published
         rows, weight, (cell, whitened) = self.present.seen(gap)
         self._add_strays(rows, cell, whitened)
-        penalty = stream.settings.birth_penalty
+        penalty = stream.settings.penalty
         outside = cell == len(model.rows) if penalty is None else beyond(model, rows, penalty)
         if outside.mean() <= counters.tolerated - TUNING.large_share:
             return
@@ -55,7 +55,7 @@ class Births:
 
         Events just outside may be of a cluster that moves: a look tells, which has seen more of them.
         """
-        stream, penalty = self.stream, self.stream.settings.birth_penalty
+        stream, penalty = self.stream, self.stream.settings.penalty
         recent, model = stream.shards.recent, stream.published
         rows, weight = recent.latest(n)
         if not len(rows):
@@ -70,7 +70,7 @@ class Births:
         evidence = self.present.evidence
         if evidence < 1.0:
             outsiders = outsiders[~self._strayed(outsiders)]
-        born = newborn(self.stream.published, outsiders, self.stream.settings.birth_penalty, evidence)
+        born = newborn(self.stream.published, outsiders, self.stream.settings.penalty, evidence)
         apart = born[np.flatnonzero(~self._near_young(born.mean))]
         if len(apart) and each > 0:
             self.open(apart.scale(each), each)

@@ -80,7 +80,7 @@ class Monitor:
         if stream.model is None or stream.led or self.features.lacks_directions or not len(rows):
             return len(rows), counters.alarm
         if self._outside is None or self._outside.model is not stream.model:
-            self._outside = Outside(stream.model, stream.settings.birth_penalty)
+            self._outside = Outside(stream.model, stream.settings.penalty)
         return self._outside.watch(counters.alarm, rows, counters.n_seen, counters.tolerated, missing)
 
     def search_outside(self) -> None:

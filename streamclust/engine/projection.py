@@ -20,6 +20,7 @@ from streamclust.engine.event_rows import (
     widths,
     with_width,
 )
+from streamclust.engine.incomplete_events import first_completed, until_known
 from streamclust.engine.missing_values import completed, zero_filled
 from streamclust.engine.watched_events import chosen_of
 from streamclust.engine.wide_events import RECENT_EVENTS, Block, RecentWideEvents
@@ -38,7 +39,9 @@ LOOK_EVENTS = 256
 MAX_BLOCK_EVENTS = 4096
 """Events projected at once, at most, which bounds the memory that a large batch needs."""
 
-Stage = Literal["new", "plain", "waiting", "sketched"]
+Stage = Literal["new", "incomplete", "plain", "waiting", "sketched"]
+"""No event has come; those that have come wait for values that the first lacks; events are learnt as they are; they
+wait for a sketch; they are learnt through one."""
 
 
 class LeftSketch(UserWarning):
@@ -101,11 +104,6 @@ class Projection:
         return self.engine.n_features if self.stage in ("new", "plain") else self.width
 
     @property
-    def is_empty(self) -> bool:
-        """Whether there is no event to fill missing values from."""
-        return not self.waiting and self.engine.is_empty
-
-    @property
     def only_cluster(self) -> int | None:
         """The id of the cluster of all events while they wait; None before the first, and if ids come with models."""
         return 0 if self.waiting and not self.engine.led else None
@@ -126,6 +124,8 @@ class Projection:
     @property
     def until_due(self) -> int:
         """Number of events until the model may change."""
+        if self.stage == "incomplete":
+            return 1
         if self.gathers:
             return FIRST_EVENTS - self.n_waiting
         until_look = LOOK_EVENTS - self.n_learnt % LOOK_EVENTS
@@ -139,7 +139,7 @@ class Projection:
     def _until_change(self, rows: Rows | list[Row]) -> int:
         """Number of the next rows, of those until something is due, during which the model does not change."""
         n = len(rows) if isinstance(rows, list) else rows.shape[0]
-        if self.stage == "new" or self.gathers:
+        if self.stage in ("new", "incomplete") or self.gathers:
             return n
         if self.sketch is not None:
             return self.engine.until_change(self.sketch.project(self._matrix(rows)))
@@ -167,6 +167,11 @@ class Projection:
         """
         if self.stage == "new":
             self.stage = self._decided(rows)
+        if self.stage == "incomplete":
+            done = self._wait_for_values(rows, w, t, shard)
+            rows, w, t = rows[done:], w[done:], t[done:]
+            if self.stage == "incomplete":
+                return
         if not self.is_plain:
             rows = self._matrix(rows)
             done = self._learn_wide(rows, w, t, shard)
@@ -175,6 +180,24 @@ class Projection:
             rows, w, t = rows[done:], w[done:], t[done:]  # too few features for a sketch
         for block in completed(self.engine, dense(rows), w, t, shard, self.zeros, complete):
             self.engine.learn_checked(*block)
+
+    def _wait_for_values(self, rows: Rows | list[Row], w: Floats, t: Floats, shard: Hashable) -> int:
+        """Let events wait until the values that the first of them lacks have come in others; how many."""
+        x = self._matrix(rows)
+        n, found = until_known([*(block.rows for block in self.waiting), x])
+        done = min(n - self.n_waiting, len(rows))
+        self.waiting.append(Block(x[:done].copy(), w[:done].copy(), t[:done].copy(), shard))
+        if found:
+            self._complete_first()
+        return done
+
+    def _complete_first(self) -> None:
+        """Learn the events that waited, with values of later ones for those that the first lacks."""
+        first = self.waiting[0].rows[:1]
+        first[:] = first_completed([block.rows for block in self.waiting])
+        with HeldInterrupts():
+            self.stage = "plain"
+            self._let_in()
 
     def _learn_wide(self, x: Rows, w: Floats, t: Floats, shard: Hashable) -> int:
         """Learn events through the sketch, or let them wait for it; how many, until they are found not to be wide."""
@@ -261,6 +284,8 @@ class Projection:
         If there is one that the stream has left, and few events wait, these are learnt through it. Where sketches come
         with the model, they wait for the next one.
         """
+        if self.stage == "incomplete":
+            self._complete_first()
         if self.stage != "waiting" or not self.waiting or self._is_given_sketches:
             return
         rows, most = (
@@ -358,11 +383,20 @@ class Projection:
         return self.max_directions or MAX_UNREDUCED_FEATURES
 
     def _decided(self, rows: Rows | list[Row]) -> Stage:
-        """Whether events wait for a sketch, by the first of them."""
-        if self.engine.settings.family not in GAUSSIANS:
-            return "plain"
+        """Whether events wait, by the first of them."""
+        return "waiting" if self._is_wide(rows) else "incomplete" if self._has_gap(rows) else "plain"
+
+    def _is_wide(self, rows: Rows | list[Row]) -> bool:
+        """Whether events go through a sketch, by the first of them."""
         growing = self.zeros and self.max_directions is not None
-        return "waiting" if growing or self.unit or first_width(rows) > self._most else "plain"
+        wide = growing or self.unit or first_width(rows) > self._most
+        return wide and self.engine.settings.family in GAUSSIANS
+
+    def _has_gap(self, rows: Rows | list[Row]) -> bool:
+        """Whether the first event lacks a feature that has a column, and there is nothing to fill it from."""
+        if self.zeros or isinstance(rows, list) or issparse(rows):
+            return False
+        return bool(np.isnan(rows[0, : first_width(rows)]).any())
 
     def _matrix(self, rows: Rows | list[Row]) -> Rows:
         """Rows as a matrix: sparse for lists of cells, else dense with NaN, or 0, for what is missing."""

@@ -299,7 +299,7 @@ def fit_other(
 ) -> Result:
     """A refit by another algorithm than "bkm"."""
     if settings.refit == "dp-means":
-        return refit_dp_means(settings.family, tree, start, settings.birth_penalty, settings.mixture)
+        return refit_dp_means(settings.family, tree, start, settings.penalty, settings.mixture)
     assert isinstance(tree, SummaryTree)
     assert not isinstance(start, Partition)
     return refit_mixture(tree, start, rng, covariance=COVARIANCE[settings.family])

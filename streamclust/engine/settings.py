@@ -89,6 +89,11 @@ class EngineSettings:
         return self.drift == "follow"
 
     @property
+    def penalty(self) -> float | None:
+        """`birth_penalty` as kernels take it."""
+        return None if self.birth_penalty is None else float(self.birth_penalty)
+
+    @property
     def shows_finest(self) -> bool:
         """Whether the finest clusters are asked for."""
         return self.detail == "fine" and self.n_clusters is None

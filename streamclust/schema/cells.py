@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,9 @@ from streamclust.utils.values import MAX_MAGNITUDE, PLAIN
 Columns = dict[Hashable, int]
 
 
+NOTHING_INVALID: Mapping[Hashable, str] = MappingProxyType({})
+
+
 class Cells(NamedTuple):
     """A sparse row: the values of one event and their columns, whose cost does not grow with the known features."""
 
@@ -24,6 +28,8 @@ class Cells(NamedTuple):
     values: list[float]
     columns: Columns
     """Columns of all features including the event's new ones; the schema's own mapping if it has none."""
+    invalid: Mapping[Hashable, str] = NOTHING_INVALID
+    """Features whose values cannot be read, with the reasons; they count as missing."""
 
 
 Values = Callable[[Mapping[Any, Any]], tuple[Any, ...]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from copy import copy
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast, get_args
 
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike
 from streamclust._kernels.types import Floats
 from streamclust.parameters import MAX_UNREDUCED_FEATURES, Missing
 from streamclust.schema.cells import (
+    NOTHING_INVALID,
     Cells,
     Columns,
     dense_row,
@@ -33,6 +35,7 @@ from streamclust.schema.names import (
 from streamclust.utils.late import issparse
 from streamclust.utils.values import (
     check_choice,
+    check_magnitude,
     check_table_kind,
     floats_as_they_are,
     is_numeric,
@@ -56,7 +59,8 @@ class Schema:
     missing, and whoever reads them fills it in. `missing="error"` refuses both once the features are known, from
     `names` or from the first event. Past `max_features` a new feature is refused, and past `max_grown` in a stream that
     did not begin with more. Features that first appear in the
-    same event get columns in this `order`, those not in it after them.
+    same event get columns in this `order`, those not in it after them. `lenient`: a value that is no number, or too
+    large, is missing, and `Cells.invalid` names it; else it is an error.
 
     >>> Schema(order=["y", "x"]).row({"a": 0.0, "x": 1.0, "y": 2.0})
     array([2., 1., 0.])
@@ -78,6 +82,7 @@ class Schema:
         max_features: int | None = None,
         order: Sequence[Hashable] | None = None,
         max_grown: int | None = None,
+        lenient: bool = False,
     ) -> None:
         check_choice("missing", missing, get_args(Missing))
         if isinstance(names, (str, bytes, AbstractSet)):
@@ -89,6 +94,7 @@ class Schema:
         self.missing: Missing = missing
         self.max_features = max_features
         self.max_grown = max_grown
+        self.lenient = lenient
         self.order = tuple(order or ())
         self._place = {name: i for i, name in enumerate(self.order)}
         self.adopt({name: column for column, name in enumerate(dict.fromkeys(listed))})
@@ -103,6 +109,18 @@ class Schema:
         self._columns = columns
         self._names = tuple(columns)
         self.values_of = values_getter(self._names)
+
+    def with_names(self, names: Iterable[Hashable]) -> Schema:
+        """A copy with these features."""
+        twin = copy(self)
+        twin.adopt({name: column for column, name in enumerate(names)})
+        return twin
+
+    def strict(self) -> Schema:
+        """A copy for which a value that is no number is an error."""
+        twin = copy(self)
+        twin.lenient = False
+        return twin
 
     # ---------------------------------------------------------------- reading
 
@@ -181,6 +199,7 @@ class Schema:
         settled, known = len(columns) > 0, columns
         at: list[int] = []
         values: list[float] = []
+        invalid: dict[Hashable, str] = {}
         for name, value in in_order(x, columns, self._new_order):
             column = columns.get(name)
             if column is None and (extend or strict):
@@ -189,7 +208,7 @@ class Schema:
                 raise new_feature(name, where)
             if column is None and not extend:
                 continue
-            number = to_number(name, value, where)
+            number = self._number(name, value, where, invalid)
             if math.isnan(number):
                 if strict:
                     raise missing_feature(name, where)
@@ -202,7 +221,17 @@ class Schema:
             values.append(number)
         if strict and settled and len(x) < len(columns):
             raise missing_feature(next(name for name in columns if name not in x), where)
-        return Cells(at, values, columns)
+        return Cells(at, values, columns, invalid or NOTHING_INVALID)
+
+    def _number(self, name: Hashable, value: object, where: str, invalid: dict[Hashable, str]) -> float:
+        """The value as a number, NaN if it is missing; where that is allowed, one that cannot be read is `invalid`."""
+        if not self.lenient:
+            return to_number(name, value, where)
+        try:
+            return check_magnitude(name, to_number(name, value, where))
+        except (TypeError, ValueError) as error:
+            invalid[name] = str(error)
+            return math.nan
 
     def _new_column(self, name: Hashable, columns: Columns, known: int, where: str = "") -> int:
         """Assign the next column to a new feature, or refuse it; `known`: how many there were before its event."""

@@ -12,7 +12,7 @@ from streamclust.streaming.clusterer import StreamClusterer
 from streamclust.streaming.clusters import Cluster
 from streamclust.streaming.descriptions import ClusterLine, Descriptions, FeatureMixture
 from streamclust.streaming.examples import Example, Representatives
-from streamclust.streaming.refusals import RefusedEvents
+from streamclust.streaming.refusals import InvalidValues, RefusedEvents
 from streamclust.streaming.shards import ClustererShards, FeatureShards, ModelSharing
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ __all__ = [
     "FeatureMixture",
     "FeatureProfile",
     "FeatureShards",
+    "InvalidValues",
     "LeftSketch",
     "Model",
     "ModelSharing",

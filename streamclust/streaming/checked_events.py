@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,6 +30,15 @@ class Reason(str):
         why = cls(error)
         why.of_time = isinstance(error, WrongTimeError)
         return why
+
+
+class InvalidValue(NamedTuple):
+    """A value that cannot be read, and counts as missing."""
+
+    row: int
+    """The row of `Checked` that it belongs to."""
+    feature: Hashable
+    reason: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +68,8 @@ class Checked:
     """Number of features that have names even before their first number: the columns of an array."""
     complete: bool = False
     """Whether it is known that no value is missing."""
+    invalid: tuple[InvalidValue, ...] = ()
+    """Values that cannot be read, and count as missing; by row."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -65,7 +77,13 @@ class Checked:
     def __getitem__(self, part: slice) -> Checked:
         weight = None if self.weight is None else self.weight[part]
         time = None if self.time is None else self.time[part]
-        return replace(self, rows=self.rows[part], refused={}, weight=weight, time=time)
+        invalid = self._invalid_of(range(len(self))[part]) if self.invalid else ()
+        return replace(self, rows=self.rows[part], refused={}, weight=weight, time=time, invalid=invalid)
+
+    def _invalid_of(self, chosen: Sequence[int]) -> tuple[InvalidValue, ...]:
+        """Invalid values of the rows chosen, by their new numbers."""
+        place = {row: i for i, row in enumerate(chosen)}
+        return tuple(each._replace(row=place[each.row]) for each in self.invalid if each.row in place)
 
     def table(self) -> Floats:
         """The rows under each other; NaN where a feature is missing."""
@@ -94,4 +112,5 @@ class Checked:
         rows = [self.rows[i] for i in chosen] if isinstance(self.rows, list) else self.rows[chosen]
         weight = None if self.weight is None else self.weight[chosen]
         time = None if self.time is None else self.time[chosen]
-        return replace(self, rows=rows, refused={}, weight=weight, time=time)
+        invalid = self._invalid_of(chosen) if self.invalid else ()
+        return replace(self, rows=rows, refused={}, weight=weight, time=time, invalid=invalid)

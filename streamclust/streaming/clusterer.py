@@ -49,6 +49,7 @@ from streamclust.streaming.cluster_queries import ClusterQueries
 from streamclust.streaming.fixed_parameters import FixedParameters
 from streamclust.streaming.pipeline import EventPipeline
 from streamclust.streaming.predictions import Predictions
+from streamclust.streaming.refusals import invalid_counts
 from streamclust.streaming.shard_transfer import ShardTransfer
 from streamclust.streaming.shards import ClustererShards, ModelSharing
 
@@ -108,7 +109,9 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, Answers, bas
         "impute" draws the value from the clusters, given the features that the event has, and integrates it out in
         predictions. The same holds for events before the first that has the feature.
     invalid
-        What to do with events that cannot be learnt: "refuse" counts them, warns once and goes on; "raise" raises.
+        What to do with values and events that cannot be learnt: "refuse" counts them, warns once and goes on; "raise"
+        raises. Such a value counts as missing (`n_invalid`); an event of which nothing is left is refused
+        (`n_refused`).
     background
         Whether refits run in a thread beside the stream. The results are the same bit for bit.
     feature_order
@@ -297,7 +300,7 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, Answers, bas
         has moved. Times are checked but not kept if there is no half_life.
 
         >>> model = StreamClusterer()
-        >>> checked = model.check([{"x": 1.0}, {"x": 1e200}, {}, {"x": 2.0}])
+        >>> checked = model.check([{"x": 1.0}, {"x": "ERR"}, {}, {"x": 2.0}])
         >>> checked.refused[2]
         'an event has no numeric feature'
         >>> model.learn(checked)
@@ -336,6 +339,11 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, Answers, bas
     def n_refused(self) -> int:
         """Number of refused events."""
         return self._pipeline.refusals.count
+
+    @property
+    def n_invalid(self) -> dict[Hashable, int]:
+        """Number of values of each feature that could not be read, and counted as missing: "ERR", "" or infinity."""
+        return dict(self._pipeline.refusals.n_invalid)
 
     @property
     def last_refusal(self) -> str:
@@ -396,6 +404,7 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, Answers, bas
             "schema": self._pipeline.schema.to_dict(),
             "n_refused": self.n_refused,
             "last_refusal": self.last_refusal,
+            "n_invalid": self._pipeline.refusals.invalid_to_list(),
             "clocks": clocks,
             "positions": dict(positions),
         }
@@ -412,7 +421,8 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, Answers, bas
             pipeline.clocks.update_from(state.values.get("clocks", []))
             refusals = pipeline.refusals
             refusals.count, refusals.latest = state.values["n_refused"], state.values["last_refusal"]
-            check_refusals(refusals.count, refusals.latest)
+            refusals.n_invalid = invalid_counts(state.values.get("n_invalid", []))
+            check_refusals(refusals.count, refusals.latest, refusals.n_invalid.values())
             pipeline.resize_buffer()
         except Exception as error:  # whatever a state may hold that no clusterer saved
             raise CheckpointError(

@@ -129,7 +129,7 @@ class StreamFeatures(FixedParameters, FeatureQueries, base.MiniBatchTransformer)
         for name in ("warmup", "refit_every", "reservoir", "max_features", "restarts"):
             check_count(name, getattr(self, name))
         self._schema = Schema(missing=missing, max_features=MAX_COLUMNS)
-        self._validator = Validator("gaussian", zeros=False, skips_text=False)
+        self._validator = Validator("gaussian", zeros=False, lenient=False)
         self._stream = FeatureStream(self._settings(), on_event)
         self._shards: dict[Hashable, int] = {}
         self._make_locks()
@@ -178,7 +178,7 @@ class StreamFeatures(FixedParameters, FeatureQueries, base.MiniBatchTransformer)
         if weight is not None:
             raise ValueError("features count every event once: leave out the weight")
         with self._turn, self._lock:
-            return self._validator.check(X, self._schema, None, None, None, time, shard)
+            return self._validator.check(X, self._schema, None, None, time, shard)
 
     def learn(self, checked: Checked) -> None:
         """Learn events that `check` has read, or a slice of them."""

@@ -25,7 +25,6 @@ from streamclust.streaming.checked_events import Checked
 from streamclust.streaming.clocks import Clocks
 from streamclust.streaming.input_buffer import MAX_WAITING_EVENTS, NO_VALUES, Event, InputBuffer
 from streamclust.streaming.refusals import Refusals
-from streamclust.streaming.table_rows import cells_of
 from streamclust.streaming.validation import Validator, weight_and_time
 from streamclust.utils.interrupts import HeldInterrupts
 
@@ -58,8 +57,8 @@ class EventPipeline:
         self._shard: Hashable = 0
         self._warned_of: set[Hashable] = set()
         """Columns that a warning has named."""
-        family, skips_text = engine.settings.family, invalid == "refuse" and schema.missing != "error"
-        self._validator = Validator(family, self.zeros, skips_text, self.projection.unit)
+        family, schema.lenient = engine.settings.family, invalid == "refuse" and schema.missing != "error"
+        self._validator = Validator(family, self.zeros, schema.lenient, self.projection.unit)
         self._forgets = self.clocks.forgets
         self._any_number = not (is_discrete(family) or self._forgets or self.projection.unit)
         """Whether the family takes all finite values and nothing is forgotten: plain events need no further check."""
@@ -119,7 +118,7 @@ class EventPipeline:
         row: Row
         if values is None:
             row = self.schema.cells(x)
-            self._validator.check_cells(row, self._least)
+            self._validator.check_cells(row)
         else:
             row = np.array(values, dtype=np.float64)
             self._validator.check_points(row[None])
@@ -130,14 +129,11 @@ class EventPipeline:
         if (self._forgets or t is not None) and (back := self.clocks.tell(self._shard, t)):
             self.flush()
             self.engine.redate(self._shard, back)
-        if isinstance(row, Cells) and len(row.columns) > len(self.schema):
-            self.schema.adopt(row.columns)
+        if isinstance(row, Cells):
+            if len(row.columns) > len(self.schema):
+                self.schema.adopt(row.columns)
+            self.refusals.add_invalid(row.invalid.items())
         return row, w, t
-
-    @property
-    def _least(self) -> int | None:
-        """Number of features that the next event must have, if it is the first; None if events were learnt."""
-        return self.projection.n_features if not self.n_waiting and self.projection.is_empty else None
 
     def flush(self) -> None:
         """Learn the buffered events. If that is interrupted (Ctrl-C), those not learnt yet stay in the buffer."""
@@ -178,7 +174,7 @@ class EventPipeline:
     ) -> Checked:
         """Read and check events; nothing changes. Times are checked, but not kept where nothing is forgotten."""
         clocks = self.clocks if self._forgets else None
-        return self._validator.check(X, self.schema, clocks, self._least, weight, time, shard)
+        return self._validator.check(X, self.schema, clocks, weight, time, shard)
 
     def learn_many(
         self,
@@ -189,9 +185,7 @@ class EventPipeline:
     ) -> None:
         """Check and learn a table; events that cannot be learnt are refused, or the first of them raised."""
         raises = self.refusals.invalid == "raise"
-        checked = self._validator.check(
-            X, self.schema, self.clocks, self._least, weight, time, shard, all_or_none=raises
-        )
+        checked = self._validator.check(X, self.schema, self.clocks, weight, time, shard, all_or_none=raises)
         self._warn_left_out(checked)
         for i in sorted(checked.refused):
             self.refusals.add(checked.refused[i])
@@ -200,22 +194,22 @@ class EventPipeline:
     def learn(self, checked: Checked) -> None:
         """Learn checked events; those of wrong times are refused and counted."""
         self._warn_left_out(checked)
-        self._learn(checked)
+        self._learn(checked, counted=False)
 
     def runs(self, checked: Checked) -> Iterator[Checked]:
         """Slices of the events, each up to where a refit or another step is due; learn one before the next."""
         self.flush()
         return (checked[run] for run in self.projection.runs(checked.rows))
 
-    def _learn(self, checked: Checked, counted: bool = False) -> None:
-        """Learn checked events; `counted`: those of wrong times are counted already."""
+    def _learn(self, checked: Checked, counted: bool) -> None:
+        """Learn checked events; `counted`: those refused are counted already, and invalid values are warned of."""
         self.flush()
         self._shard = checked.shard
         checked = checked.weighing()
         if not len(checked):
             return
         if self.clocks.all_in_time(checked.shard, checked.time):
-            self._learn_in_time(checked)
+            self._learn_in_time(checked, counted)
         else:
             self._learn_turning(checked, counted)
         self.resize_buffer()
@@ -243,14 +237,12 @@ class EventPipeline:
             if back:
                 self.engine.redate(checked.shard, back)
             if chosen:
-                self._learn_in_time(checked.pick(chosen))
+                self._learn_in_time(checked.pick(chosen), counted)
 
-    def _learn_in_time(self, checked: Checked) -> None:
-        """Learn events that weigh something, and whose times the clock has taken."""
+    def _learn_in_time(self, checked: Checked, warns: bool) -> None:
+        """Learn events that weigh something, and whose times the clock has taken; `warns` of invalid values."""
+        self.refusals.add_invalid(((each.feature, each.reason) for each in checked.invalid), warns)
         checked.add_features_to(self.schema)
-        if self._least is not None and not self.zeros:
-            first: Any = checked.rows[0]
-            self._validator.check_cells(cells_of(first, self.schema), self._least)
         w, t = as_column(checked.weight), as_column(checked.time)
         self.projection.learn(checked.rows, w, t, self._shard, checked.complete)
 
@@ -302,7 +294,7 @@ class EventPipeline:
         self.flush()
         other.flush()
         self.projection.merge(other.projection)
-        self.refusals.count += other.refusals.count
+        self.refusals.merge(other.refusals)
         self.resize_buffer()
 
 

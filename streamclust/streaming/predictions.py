@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,15 +10,18 @@ from numpy.typing import NDArray
 
 from streamclust._kernels.types import Bools, Floats
 from streamclust.engine import Model
-from streamclust.engine.event_rows import sparse_rows, with_width
+from streamclust.engine.event_rows import Row, sparse_rows, with_width
 from streamclust.engine.model import Assignment
 from streamclust.parameters import LevelName
+from streamclust.schema import Cells, Schema, table_of
 from streamclust.schema.frames import SeriesLike, TableLike
 from streamclust.sketch import Rows
 from streamclust.streaming.checked_events import Checked
 from streamclust.streaming.pipeline import EventPipeline
+from streamclust.streaming.table_rows import is_table, mappings
 from streamclust.streaming.thread_safety import ThreadSafe
 from streamclust.utils.late import csr_array, issparse
+from streamclust.utils.values import check_table_kind
 
 
 class Predictions(ThreadSafe):
@@ -164,8 +168,32 @@ class Predictions(ThreadSafe):
         return engine.model.at(level)
 
     def _table(self, X: TableLike) -> Floats:
-        """Rows of a table, NaN where a feature is missing."""
-        return self._pipeline.schema.table(X, extend=False, copy=False)
+        """Rows of a table, NaN where a feature is missing; an event that cannot be read lacks all features."""
+        check_table_kind(X)
+        schema = self._pipeline.schema
+        try:
+            return schema.strict().table(X, extend=False, copy=False)
+        except (TypeError, ValueError):
+            if not self._refuses(X):
+                raise
+            return table_of(self._lenient(X), len(schema))
+
+    def _events(self, X: list[Any]) -> list[Row]:
+        """Mappings as cells."""
+        try:
+            return self._pipeline.schema.strict().read_events(X, extend=False)
+        except (TypeError, ValueError):
+            if not self._refuses(X):
+                raise
+            return self._lenient(X)
+
+    def _lenient(self, X: TableLike) -> list[Row]:
+        """Events one by one: what learning counts as missing or refuses is missing here."""
+        return [known_cells(x, self._pipeline.schema) for x in mappings(X, self._pipeline.schema)]
+
+    def _refuses(self, X: TableLike) -> bool:
+        """Whether learning refuses what cannot be read; else it raises."""
+        return self._pipeline.refusals.invalid == "refuse" and is_table(X, self._pipeline.schema)
 
     def _read(self, X: TableLike, model: Model) -> tuple[Rows, Bools]:
         """Events as the model reads them, and whether each has any known feature.
@@ -180,7 +208,7 @@ class Predictions(ThreadSafe):
                 return csr_array(held, shape=rows.shape), np.ones(rows.shape[0], dtype=bool)
             cells = X.rows if isinstance(X, Checked) else X
             if isinstance(cells, list):
-                rows = sparse_rows(cells if isinstance(X, Checked) else schema.read_events(X, extend=False))
+                rows = sparse_rows(cells if isinstance(X, Checked) else self._events(X))
                 return rows[:, : len(schema)], np.diff(rows.indptr) > 0
         table = X.table()[:, : len(schema)] if isinstance(X, Checked) else self._table(X)
         return self._wide(table, model), any_known(table)
@@ -191,6 +219,14 @@ class Predictions(ThreadSafe):
             rows = np.asarray(rows, dtype=float)
         width = model.n_features if model.sketch is None else max(rows.shape[1], model.n_features)
         return self._pipeline.filled(with_width(rows, width))
+
+
+def known_cells(x: Mapping[Any, Any], schema: Schema) -> Cells:
+    """Values of the known features that can be read; none of an event that cannot be."""
+    try:
+        return schema.cells(x, extend=False)
+    except (TypeError, ValueError):
+        return Cells([], [], schema.columns)
 
 
 def any_known(rows: Floats) -> Bools:

@@ -175,6 +175,7 @@ class ShardTransfer:
             elif self.pipeline.projection.stage in ("waiting", "sketched"):
                 raise ValueError("this process reduces wide events by a sketch, but the model has none")
             else:
+                self.pipeline.projection.begin()
                 self.pipeline.projection.stage = "plain"
                 self._put_first(names, model.clusters.total().mean[0])
         self.pipeline.engine.follow(model)
@@ -205,8 +206,7 @@ class ShardTransfer:
 
     def _name(self, names: tuple[Hashable, ...]) -> None:
         """Have these features, in this order."""
-        ours = self.pipeline.schema
-        self.pipeline.schema = Schema(names, ours.missing, ours.max_features, ours.order, ours.max_grown)
+        self.pipeline.schema = self.pipeline.schema.with_names(names)
 
     def _in_our_order(
         self, shard: Hashable, part: Shard, names: tuple[Hashable, ...], n_features: int

@@ -44,12 +44,6 @@ def any_values(rows: list[Row]) -> Floats:
     return np.array([[np.any(row.values if isinstance(row, Cells) else row)] for row in rows], dtype=float)
 
 
-def cells_of(row: Floats, schema: Schema) -> Cells:
-    """The cells of a row of a table."""
-    at = np.flatnonzero(~np.isnan(row))
-    return Cells(at.tolist(), row[at].tolist(), schema.columns)
-
-
 def is_table(X: TableLike, schema: Schema) -> bool:
     """Whether X has rows that can be checked one by one if some of them are refused."""
     if isinstance(X, np.ndarray):

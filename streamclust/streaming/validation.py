@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from copy import copy
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,12 +17,11 @@ from streamclust.refit.bkm.fit import check_points
 from streamclust.schema import Cells, Schema, table_of
 from streamclust.schema.frames import TableLike, without_text
 from streamclust.sketch import check_lengths
-from streamclust.streaming.checked_events import Checked, Reason
+from streamclust.streaming.checked_events import Checked, InvalidValue, Reason
 from streamclust.streaming.clocks import Clocks
 from streamclust.streaming.table_rows import (
     NO_FEATURE,
     any_values,
-    cells_of,
     is_table,
     mappings,
     n_named,
@@ -32,7 +31,7 @@ from streamclust.streaming.table_rows import (
 )
 from streamclust.tree.rows import MAX_WEIGHT, MIN_WEIGHT, check_rows
 from streamclust.utils.late import issparse
-from streamclust.utils.values import MAX_MAGNITUDE, check_table_kind
+from streamclust.utils.values import MAX_MAGNITUDE, check_magnitude, check_table_kind
 
 
 class NeedsRowByRow(Exception):  # noqa: N818
@@ -51,12 +50,12 @@ class BatchColumns(NamedTuple):
 class Validator:
     """Checks the events of a stream, by its family and by what a missing value is.
 
-    `zeros`: a missing value is 0. `skips_text`: columns of text in a frame are left out; else they are errors.
-    `unit`: events are compared by angle, which an event of zeros has not.
+    `zeros`: a missing value is 0. `lenient`: columns of text in a frame are left out, and a value that cannot be read
+    is missing; else they are errors. `unit`: events are compared by angle, which an event of zeros has not.
     """
 
-    def __init__(self, family: FamilyLike, zeros: bool, skips_text: bool, unit: bool = False) -> None:
-        self.family, self.zeros, self.skips_text, self.unit = family, zeros, skips_text, unit
+    def __init__(self, family: FamilyLike, zeros: bool, lenient: bool, unit: bool = False) -> None:
+        self.family, self.zeros, self.lenient, self.unit = family, zeros, lenient, unit
         self._whole = is_discrete(family)
 
     def check(
@@ -64,7 +63,6 @@ class Validator:
         X: TableLike,
         schema: Schema,
         clocks: Clocks | None,
-        least: int | None,
         weight: ArrayLike | None = None,
         time: ArrayLike | None = None,
         shard: Hashable = 0,
@@ -72,30 +70,28 @@ class Validator:
     ) -> Checked:
         """Read and check events against copies of schema and clocks; without clocks, times are not kept.
 
-        `least`: how many features the first event of all must have; None once one was learnt. With `all_or_none` the
-        first refusal is raised.
+        With `all_or_none` the first refusal is raised.
         """
         check_table_kind(X)
         left_out: list[Hashable] = []
-        if self.skips_text:
+        if self.lenient:
             X, left_out = without_text(X, schema.names)
         aside = BatchColumns(weight, time, shard, tuple(left_out))
         try:
-            return self._all(X, copy(schema), None if clocks is None else clocks.copy(), least, aside)
+            return self._all(X, schema.strict(), None if clocks is None else clocks.copy(), aside)
         except NeedsRowByRow:
             pass
         except (TypeError, ValueError):
             if all_or_none or not is_table(X, schema):
                 raise
         clocks = None if clocks is None else clocks.copy()
-        return self._one_by_one(X, copy(schema), clocks, least, aside, all_or_none)
+        return self._one_by_one(X, copy(schema), clocks, aside, all_or_none)
 
     def _all(
         self,
         X: TableLike,
         schema: Schema,
         clocks: Clocks | None,
-        least: int | None,
         aside: BatchColumns,
     ) -> Checked:
         """Check all events at once; raises if any is refused, NeedsRowByRow if they must be checked in turn."""
@@ -110,8 +106,6 @@ class Validator:
             self.check_values(present(rows))
         if self.unit:
             check_lengths(rows if isinstance(rows, np.ndarray) else any_values(rows))
-        if least is not None and len(rows) and not self.zeros:
-            self.check_cells(cells_of(cast(Floats, rows[0]), schema), least)
         w, t = checked_columns(len(rows), aside.weight, aside.time)
         t = None if clocks is None else t
         if w is not None and not w.all() and len(schema) > before:
@@ -126,7 +120,6 @@ class Validator:
         X: TableLike,
         schema: Schema,
         clocks: Clocks | None,
-        least: int | None,
         aside: BatchColumns,
         all_or_none: bool,
     ) -> Checked:
@@ -137,16 +130,16 @@ class Validator:
         rows: list[Row] = []
         kept: list[int] = []
         refused: dict[int, Reason] = {}
+        invalid: list[InvalidValue] = []
         for i, x in enumerate(mappings(X, schema)):
             try:
                 cells = schema.cells(x)
-                self.check_cells(cells, least)
+                self.check_cells(cells)
                 w, t = weight_and_time(weight[i], None if aside.time is None else time[i])
                 if w > 0:
                     if clocks is not None:
                         clocks.tell(aside.shard, t)
                     schema.adopt(cells.columns)
-                    least = None
                 else:
                     cells = schema.cells(x, extend=False)
             except (TypeError, ValueError) as error:
@@ -156,6 +149,7 @@ class Validator:
                 if not refused[i].of_time:
                     continue
                 cells = schema.cells(x, extend=False)
+            invalid += [InvalidValue(len(rows), *found) for found in cells.invalid.items()]
             rows.append(cells)
             kept.append(i)
         return Checked(
@@ -167,6 +161,7 @@ class Validator:
             aside.shard,
             aside.left_out,
             n_named(X, schema),
+            invalid=tuple(invalid),
         )
 
     def _read(self, X: TableLike, schema: Schema) -> Floats | list[Row]:
@@ -196,21 +191,16 @@ class Validator:
         if self.unit:
             check_lengths(values)
 
-    def check_cells(self, cells: Cells, least: int | None) -> None:
-        """Raise ValueError for an event that cannot be learnt; the first one must have at least `least` features."""
-        at, values, known = cells
+    def check_cells(self, cells: Cells) -> None:
+        """Raise ValueError for an event that cannot be learnt."""
+        at, values, known = cells.at, cells.values, cells.columns
         if not values:
-            raise ValueError(NO_FEATURE)
+            raise ValueError(next(iter(cells.invalid.values()), NO_FEATURE))
         if not max(map(abs, values)) <= MAX_MAGNITUDE:
             name = next(n for n, i in known.items() if i in at and abs(values[at.index(i)]) > MAX_MAGNITUDE)
-            value = values[at.index(known[name])]
-            raise ValueError(
-                f"feature {name!r} is {value}: every value must be at most {MAX_MAGNITUDE:g}; rescale it"
-            )
+            check_magnitude(name, values[at.index(known[name])])
         if self._whole or self.unit:
             self.check_points(np.array([values]))
-        if least is not None and not self.zeros and len(at) < max(max(at) + 1, least):
-            raise ValueError("the first event must be complete: there is nothing to fill it from")
 
 
 def _in_time(clocks: Clocks, shard: Hashable, w: Floats | None, t: Floats | None, n: int) -> bool:

@@ -88,6 +88,15 @@ def to_number(name: Hashable, value: object, where: str = "") -> float:
     return number
 
 
+def check_magnitude(name: Hashable, value: float) -> float:
+    """The value; ValueError if it is too large to be summed."""
+    if abs(value) > MAX_MAGNITUDE:
+        raise ValueError(
+            f"feature {name!r} is {value}: every value must be at most {MAX_MAGNITUDE:g}; rescale it"
+        )
+    return value
+
+
 # -------------------------------------------------------------------- what the user is told
 
 

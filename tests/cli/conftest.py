@@ -76,5 +76,5 @@ def files(tmp_path, points):
     with (tmp_path / "events.jsonl").open("w") as file:
         for i, (x, y) in enumerate(rows.tolist()):
             file.write(json.dumps({"id": i, "payload": {"vector": {"x": x, "y": y}}}) + "\n")
-        file.write('{"id": 1, "payl\n{"id": 2, "payload": {"vector": {"x": "east", "y": 1}}}\n')
+        file.write('{"id": 1, "payl\n{"id": 2, "payload": {"vector": {"x": "east", "y": ""}}}\n')
     return tmp_path

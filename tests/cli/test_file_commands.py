@@ -97,6 +97,18 @@ def test_every_format_gives_the_same_clusters(files, points, invoke):
     assert totals[0] == totals[1] == totals[2] == totals[3]
 
 
+def test_values_that_cannot_be_read_are_told(tmp_path, points, invoke):
+    rows, _ = points
+    lines = [
+        json.dumps({"x": x, "y": "ERR" if i % 100 == 50 else y}) for i, (x, y) in enumerate(rows.tolist())
+    ]
+    (tmp_path / "e.jsonl").write_text("\n".join(lines))
+    done = invoke("fit", tmp_path / "e.jsonl")
+    assert f"warning: {len(rows) // 100} values of y could not be read: missing" in done.stderr
+    model = StreamClusterer.load(tmp_path / "e.jsonl.checkpoint")
+    assert (model.n_seen, model.n_refused) == (len(rows), 0)
+
+
 def test_bad_events_are_told_and_left_out(files, points, invoke):
     rows, _ = points
     done = invoke("fit", files / "events.jsonl", *JSONL)

@@ -11,6 +11,7 @@ import pytest
 from streamclust import StreamClusterer
 from streamclust.batch import StreamEstimator
 from streamclust.schema.frames import LeftOutColumns
+from streamclust.streaming import InvalidValues
 
 FRAME = pd.DataFrame(
     {
@@ -67,9 +68,9 @@ def test_a_clusterer_leaves_them_out_with_one_warning(kind):
 def test_a_feature_that_is_known_stays_one():
     model = StreamClusterer()
     model.learn_many(pd.DataFrame({"x": [1.0, 2.0], "y": [3.0, 4.0]}))
-    with pytest.warns(UserWarning, match="feature 'y' must be a number"):
+    with pytest.warns(InvalidValues, match="feature 'y' must be a number"):
         model.learn_many(pd.DataFrame({"x": [1.0, 2.0], "y": ["a", "b"]}))
-    assert (model.n_seen, model.n_refused) == (2, 2)
+    assert (model.n_seen, model.n_invalid) == (4, {"y": 2})
 
 
 def test_the_strict_have_text_refused():

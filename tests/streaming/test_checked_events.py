@@ -66,6 +66,7 @@ step = st.sampled_from([1.0, 1.0, 2.0, 30.0, -200.0, 1e4])
 )
 @settings(deadline=None, max_examples=60)
 @pytest.mark.filterwarnings("ignore::streamclust.streaming.RefusedEvents")
+@pytest.mark.filterwarnings("ignore::streamclust.streaming.InvalidValues")
 def test_checking_and_learning_by_runs_is_learning_event_by_event(stream, sizes, parameters):
     events, weights = [e for e, _, _ in stream], np.array([w for _, w, _ in stream])
     steps = np.array([s for _, _, s in stream])

@@ -6,13 +6,15 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from river import checks, datasets, evaluate, metrics, preprocessing
 from river.checks import common
 from sklearn.metrics import adjusted_rand_score
 
 from streamclust import StreamClusterer
 from streamclust.checkpoint.files import encode
-from streamclust.streaming import RefusedEvents
+from streamclust.streaming import InvalidValues, RefusedEvents
 from streamclust_connectors.synthetic import Drift, topics
 from tests.streams import clustered
 
@@ -32,6 +34,7 @@ def same(a, b):
     for model in (a, b):
         state = model.to_state()
         state.values["n_refused"], state.values["last_refusal"] = 0, ""
+        del state.values["n_invalid"]
         states.append(encode(state))
     return states[0] == states[1]
 
@@ -389,12 +392,13 @@ def test_missing_values_can_be_forbidden():
 
 # ---------------------------------------------------------------- bad input
 
+INVALID = {"text": "one", "infinity": np.inf, "too large": 1e200, "a list": [1.0], "complex": 1j, "empty": ""}
 BAD = {
-    "text": {"a": "one", "b": 1.0, "c": 1.0},
-    "infinity": {"a": np.inf, "b": 1.0, "c": 1.0},
-    "too large": {"a": 1e200, "b": 1.0, "c": 1.0},
-    "a list": {"a": [1.0], "b": 1.0, "c": 1.0},
-    "complex": {"a": 1j, "b": 1.0, "c": 1.0},
+    "text": {"a": "one", "b": "", "c": "three"},
+    "infinity": {"a": np.inf, "b": None, "c": -np.inf},
+    "too large": {"a": 1e200, "b": 10**400, "c": np.nan},
+    "a list": {"a": [1.0]},
+    "complex": {"a": 1j, "b": 2j},
     "nothing": {},
     "all missing": {"a": None, "b": np.nan, "c": None},
 }
@@ -422,6 +426,76 @@ def test_what_can_be_learnt_is_and_the_rest_is_refused_and_counted(rows, bad, ma
     assert spoilt.n_refused == 3
     assert spoilt.last_refusal
     assert same(spoilt, clean)
+
+
+@pytest.mark.parametrize("bad", INVALID.values(), ids=INVALID.keys())
+@pytest.mark.parametrize("many", [False, True], ids=["learn_one", "learn_many"])
+def test_one_bad_value_is_a_missing_value(rows, bad, many):
+    good = events(rows[:300])
+    gaps = {0, 7, 150}
+    spoilt, clean = (
+        [x | {0: value} if i in gaps else x for i, x in enumerate(good)] for value in (bad, None)
+    )
+    model, twin = StreamClusterer(), StreamClusterer()
+    with pytest.warns(InvalidValues) as told:
+        feed(model, spoilt, many)
+    feed(twin, clean, many)
+    assert len(told) == 1
+    assert (model.n_invalid, model.n_refused, twin.n_invalid) == ({0: 3}, 0, {})
+    assert same(model, twin)
+    found = model.predict_many(spoilt)
+    assert found.tolist() == twin.predict_many(clean).tolist() == [model.predict_one(x) for x in spoilt]
+    assert StreamClusterer.from_state(model.to_state()).n_invalid == model.n_invalid
+
+
+def test_predicting_takes_what_learning_takes(rows):
+    model = StreamClusterer()
+    model.learn_many(rows[:300])
+    odd = [*BAD.values(), 7, None]
+    events = [{0: 0.0, 1: 0.0, 2: 0.0}, *odd]
+    assert [model.predict_one(x) for x in odd] == [None] * len(odd)
+    assert model.predict_many(events).tolist() == [model.predict_one(events[0])] + [None] * len(odd)
+    assert model.assign_many(events).cluster.tolist() == model.predict_many(events).tolist()
+    assert model.predict_proba_many(events).shape == (len(events), model.n_clusters)
+    assert np.isfinite(model.score_many(events)).all()
+    assert np.isfinite(model.tail_many(events)).all()
+    strict = StreamClusterer(invalid="raise")
+    strict.learn_many(rows[:300])
+    for ask in (strict.predict_one, strict.predict_proba_one, strict.score_one):
+        with pytest.raises(TypeError, match="must be a number"):
+            ask({0: "text", 1: 1.0, 2: 1.0})
+
+
+@given(
+    gaps=st.lists(st.sets(st.integers(0, 2), max_size=2), min_size=1, max_size=30),
+    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=4),
+)
+@settings(deadline=None, max_examples=30)
+def test_the_first_events_may_have_gaps(gaps, sizes):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(len(gaps) + 40, 3)) + 9.0 * rng.integers(2, size=(len(gaps) + 40, 1))
+    for row, absent in zip(rows, gaps, strict=False):
+        row[list(absent)] = np.nan
+    table, parts = StreamClusterer(warmup=10), StreamClusterer(warmup=10)
+    table.learn_many(rows)
+    done, k = 0, 0
+    while done < len(rows):
+        end = done + sizes[k % len(sizes)]
+        parts.learn_many(rows[done:end])
+        parts = StreamClusterer.from_state(parts.to_state())
+        assert set(parts.predict_many(rows[done : done + 1]).tolist()) <= set(range(9)) | {None}
+        done, k = end, k + 1
+    assert same(table, parts)
+    assert (table.n_seen, table.n_refused) == (len(rows), 0)
+
+
+def test_a_feature_that_no_event_has_does_not_hold_the_others_up():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(600, 3)) + 9.0 * rng.integers(3, size=(600, 1))
+    rows[:, 1] = np.nan
+    model = StreamClusterer()
+    model.learn_many(rows)
+    assert (model.n_seen, model.n_clusters) == (600, 3)
 
 
 @pytest.mark.parametrize("bad", [BAD["text"], BAD["infinity"], BAD["too large"], BAD["nothing"]])
@@ -463,8 +537,6 @@ def test_what_is_no_table_is_an_error_and_changes_nothing(rows):
     for wrong in (rows[:, :2], rows[0], "rows", {"a": 1.0}, 3.0):
         with pytest.raises((ValueError, TypeError)):
             model.learn_many(wrong)
-    with pytest.raises(TypeError):
-        model.predict_one({0: "text", 1: 1.0, 2: 1.0})
     assert encode(model.to_state()) == before
     model.learn_many(rows[:0])
     model.learn_many([])

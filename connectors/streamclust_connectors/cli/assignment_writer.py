@@ -116,7 +116,11 @@ def assignments(
     except (TypeError, ValueError):
         return [assign_one(vector, model, known) for vector in vectors]
     assert found is not None
-    return [(row, None) for row in zip(*(column.tolist() for column in found), strict=True)]
+    rows = zip(*(column.tolist() for column in found), strict=True)
+    return [
+        (row, None) if row[0] is not None else assign_one(vectors[i], model, known)
+        for i, row in enumerate(rows)
+    ]
 
 
 def assign_one(
@@ -130,4 +134,7 @@ def assign_one(
     except (TypeError, ValueError) as error:
         return (), str(error).removeprefix("row 0: ")
     assert found is not None
+    if found.cluster[0] is None:
+        refused = model.check([vector] if isinstance(vector, dict) else vector[None]).refused
+        return (), str(refused.get(0, "no value can be read"))
     return tuple(column.tolist()[0] for column in found), None

@@ -113,6 +113,8 @@ def learn(model: StreamClusterer, preview: FilePreview) -> tuple[RefusalLog, Eve
             sample.add(events.vectors, model.feature_names)
             model.learn(checked)
     refused.print("could not be learnt")
+    for feature, n in model.n_invalid.items():
+        typer.echo(f"warning: {counted(n, 'value')} of {feature} could not be read: missing", err=True)
     with messages().status("final refit"):
         model.settle()
     return refused, sample

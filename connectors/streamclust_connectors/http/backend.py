@@ -117,6 +117,7 @@ class Backend:
             "events_per_second": stats.rate,
             "dead_letters": stats.dead_letters,
             "refused": stats.refused + clusterer.n_refused,
+            "invalid": {str(name): n for name, n in clusterer.n_invalid.items()},
             "failed_refits": clusterer.n_failed_refits,
             "lag": lag,
             "lag_total": sum(lag.values()) if lag else None,

@@ -145,7 +145,7 @@ def renamed(events: list[Any], names: Names) -> list[Any]:
 
 
 def rows(events: Events, names: Names, missing: Missing = "impute") -> NDArray[np.float64]:
-    """One row of the known features per event; ValueError for values that are no numbers or must not be missing."""
+    """One row of the known features per event; what is no number is missing. ValueError if none may be missing."""
     found = vectors(events, names)
     if isinstance(found, np.ndarray):
         if missing == "error" or not names:
@@ -153,7 +153,8 @@ def rows(events: Events, names: Names, missing: Missing = "impute") -> NDArray[n
         return found
     plain = complete(found, names)
     # A separate schema: the clusterer's may grow meanwhile.
-    return Schema(names, missing).table(found, extend=False) if plain is None else plain
+    schema = Schema(names, missing, lenient=missing != "error")
+    return schema.table(found, extend=False) if plain is None else plain
 
 
 def complete(events: list[dict[Any, Any]], names: Names) -> NDArray[np.float64] | None:

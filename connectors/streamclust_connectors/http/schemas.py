@@ -54,6 +54,7 @@ class Status(BaseModel):
     events_per_second: float
     dead_letters: int
     refused: int
+    invalid: dict[str, int]
     failed_refits: int
     """Number of failed refits, after which the last good model was kept."""
     lag: dict[str, int]
