@@ -213,6 +213,7 @@ def test_every_name_with_a_code_is_an_exception():
         interfaces.Transient,
         interfaces.Fenced,
         interfaces.StateInUse,
+        interfaces.UnfitSchema,
         interfaces.UnfitTopic,
         errors.BadData,
         KafkaError,
