@@ -7,6 +7,7 @@ from typing import get_args, get_type_hints
 import kafka
 import pytest
 
+from streamclust_connectors import registry
 from streamclust_connectors.decode import READERS, Fields
 from streamclust_connectors.service import Policy
 from streamclust_connectors.settings import ConfigError, Settings, load, redacted, to_toml
@@ -258,7 +259,9 @@ def test_every_setting_says_what_it_means():
 def test_decoding_is_told_what_the_decoder_takes():
     fields = set(inspect.signature(Fields).parameters)
     assert set(DecodeSection.model_fields) == fields | {"format"}
-    assert set(get_args(DecodeSection.model_fields["format"].annotation)) == set(READERS)
+    assert set(get_args(DecodeSection.model_fields["format"].annotation)) == set(READERS) | set(
+        registry.READERS
+    )
 
 
 def test_the_policy_takes_the_same_words():

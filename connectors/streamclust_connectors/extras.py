@@ -8,6 +8,17 @@ EXTRAS = {
     "confluent": ("confluent_kafka",),
     "kafka": ("crc32c", "kafka", "lz4", "snappy", "zstandard"),
     "plots": ("matplotlib",),
+    "registry": (
+        "attrs",
+        "authlib",
+        "cachetools",
+        "fastavro",
+        "google",
+        "grpc_tools",
+        "httpx",
+        "jsonschema",
+        "orjson",
+    ),
     "spark": ("pyspark",),
 }
 """Modules that each extra installs; a module of several extras is listed under the first."""

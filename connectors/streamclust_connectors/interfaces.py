@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -19,7 +19,9 @@ StreamModel: TypeAlias = "StreamClusterer | StreamFeatures"
 Partition = tuple[str, int]
 """An ordered part of a stream: topic or file name, and partition number."""
 Headers = Sequence[tuple[str, bytes]]
-Channel = Literal["assignments", "lifecycle", "snapshots", "dead-letters"]
+Channel = Literal["assignments", "lifecycle", "snapshots", "dead-letters", "refusals"]
+Encode = Callable[[Any], bytes]
+"""Writes an output record as the value of a message."""
 
 
 class Transient(Exception):  # noqa: N818
@@ -40,6 +42,10 @@ class MissingCodec(Exception):  # noqa: N818
 
 class UnfitTopic(Exception):  # noqa: N818
     """A topic is missing or configured wrongly; the message says what to create or change."""
+
+
+class UnfitSchema(Exception):  # noqa: N818
+    """The schema registry does not have, or refuses, the schema of an output; the message says what to do."""
 
 
 EXHAUSTED_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})

@@ -53,7 +53,7 @@ FIRST = {
             "hierarchy",
             "alerts",
         ),
-        *("files", "http", "kafka", "kubernetes", "spark"),
+        *("files", "http", "kafka", "schemas", "kubernetes", "spark"),
     ],
     "concepts": [
         "index",

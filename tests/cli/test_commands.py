@@ -20,6 +20,8 @@ from streamclust_connectors.extras import EXTRAS
 from tests.cli.conftest import COMMAND
 
 PACKAGES = {
+    "google": "protobuf",
+    "grpc_tools": "grpcio-tools",
     "kafka": "kafka-python",
     "pydantic": "pydantic-settings",
     "snappy": "python-snappy",
@@ -29,7 +31,7 @@ SECRET = "hunter2-and-more"
 COMMANDS = [
     *(["run"], ["demo"], ["fit"], ["predict"], ["inspect"], ["produce"], ["health"], ["version"], ["warm"]),
     *(["snapshot", "ls"], ["snapshot", "show"], ["snapshot", "export"]),
-    *(["dlq", "ls"], ["dlq", "replay"], ["config", "check"], ["config", "show"]),
+    *(["dlq", "ls"], ["dlq", "replay"], ["config", "check"], ["config", "show"], ["config", "schemas"]),
 ]
 HEAVY = {"numba", "numpy", "scipy", "river", "sklearn", "kafka", "pyarrow", "matplotlib", "pydantic_settings"}
 
@@ -95,7 +97,7 @@ def test_without_its_extra_a_command_says_which_to_install(absent, extra, argume
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("extra", ["cli", "http", "kafka", "spark"])
+@pytest.mark.parametrize("extra", ["cli", "http", "kafka", "registry", "spark"])
 def test_an_extra_brings_all_that_its_package_imports(extra):
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     brought = {re.split(r"[>=<\[]", part)[0] for part in project["optional-dependencies"][extra]}
@@ -211,6 +213,7 @@ def test_every_name_with_a_code_is_an_exception():
         interfaces.Transient,
         interfaces.Fenced,
         interfaces.StateInUse,
+        interfaces.UnfitSchema,
         interfaces.UnfitTopic,
         errors.BadData,
         KafkaError,

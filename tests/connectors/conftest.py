@@ -10,6 +10,7 @@ import pytest
 
 from tests.connectors.broker import JavaBroker, JavaBrokers, Missing, find_broker
 from tests.connectors.cluster import CLIENTS, Cluster
+from tests.connectors.schema_registry import RealRegistry
 
 
 def without_broker(error):
@@ -104,4 +105,17 @@ def brokers(tmp_path_factory):
     except Missing as error:
         without_broker(error)
     yield found
+    found.stop()
+
+
+@pytest.fixture(scope="module")
+def registry_url(tmp_path_factory):
+    """URL of a schema registry."""
+    try:
+        found = RealRegistry(tmp_path_factory.mktemp("registry")).start()
+    except Missing as error:
+        if os.environ.get("STREAMCLUST_REQUIRE_REGISTRY"):
+            pytest.fail(f"STREAMCLUST_REQUIRE_REGISTRY is set, but there is no {error}", pytrace=False)
+        pytest.skip(f"no schema registry: {error}")
+    yield found.url
     found.stop()

@@ -1,4 +1,4 @@
-"""Commands config check and config show."""
+"""Commands config check, config show and config schemas."""
 
 from __future__ import annotations
 
@@ -40,3 +40,35 @@ def show(
 
     settings = settings_from(config, given)
     typer.echo(json.dumps(redacted(settings), indent=2) if as_json else to_toml(settings), nl=as_json)
+
+
+@app.command(
+    epilog=examples(
+        "streamclust config schemas --set kafka.topic=events --format avro",
+    )
+)
+def schemas(
+    config: Config = None,
+    given: Set = None,
+    format: Annotated[
+        str | None, typer.Option(help="avro, protobuf or json-schema; default: output.format.")
+    ] = None,
+) -> None:
+    """Print the schemas of the outputs as JSON: for each subject, the body by which it is registered."""
+    from streamclust_connectors.cli.service_factory import flat_records
+    from streamclust_connectors.registry.schemas import SCHEMA_TYPES, schema_text
+    from streamclust_connectors.settings import ConfigError
+
+    settings = settings_from(config, given)
+    wanted = format or settings.output.format
+    if wanted not in SCHEMA_TYPES:
+        raise ConfigError(f"format {wanted!r} has no schemas; use {', '.join(SCHEMA_TYPES)}")
+    found = {
+        f"{settings.topics[channel]}-value": {
+            "schemaType": SCHEMA_TYPES[wanted],
+            "schema": schema_text(wanted, record),
+        }
+        for channel, record in flat_records(settings.model).items()
+        if channel in settings.topics
+    }
+    typer.echo(json.dumps(found, indent=2))

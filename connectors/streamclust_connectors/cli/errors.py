@@ -47,6 +47,7 @@ EXIT_CODES = {
     "CheckpointError": ExitCode.BAD_DATA,
     "DataLoss": ExitCode.DATA_LOSS,
     "MissingCodec": ExitCode.USAGE,
+    "UnfitSchema": ExitCode.USAGE,
     "UnfitTopic": ExitCode.USAGE,
     "Transient": ExitCode.UNREACHABLE,
     "Fenced": ExitCode.FENCED,

@@ -9,17 +9,19 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from streamclust_connectors.settings import ConfigError, Settings
+from streamclust_connectors.settings import SCHEMA_FORMATS, ConfigError, Settings
 
 if TYPE_CHECKING:
     from kafka import KafkaConsumer, KafkaProducer
+    from msgspec import Struct
 
     from streamclust.streaming import StreamClusterer
     from streamclust_connectors.decode import Decoder
     from streamclust_connectors.files.sources import FileSource
-    from streamclust_connectors.interfaces import Sink, Source, StreamModel
+    from streamclust_connectors.interfaces import Channel, Encode, Sink, Source, StreamModel
     from streamclust_connectors.kafka import KafkaSource
     from streamclust_connectors.kafka.confluent import ConfluentSource
+    from streamclust_connectors.registry import Registry
     from streamclust_connectors.service import Policy, Service
     from streamclust_connectors.state_directory import StateDirectory
 
@@ -101,7 +103,50 @@ def policy(settings: Settings) -> Policy:
         start=settings.kafka.start,
         on_data_loss=settings.on_data_loss,
         form=AssignmentForm(bundle, output.component, output.copy_headers, output.copy_timestamp),
+        encoders=encoders(settings),
     )
+
+
+def registry(settings: Settings) -> Registry:
+    """The schema registry of the settings; ImportError if a package that the formats need is missing."""
+    from streamclust_connectors.registry import Registry, import_packages
+
+    import_packages({settings.decode.format, settings.output.format})
+    given = settings.registry
+    assert given.url is not None
+    return Registry(
+        given.url,
+        given.username,
+        None if given.password is None else given.password.get_secret_value(),
+        None if given.ssl_cafile is None else str(given.ssl_cafile),
+        given.register_schemas,
+    )
+
+
+def encoders(settings: Settings) -> dict[Channel, Encode]:
+    """Writers of the channels whose records have a schema in the registry."""
+    if settings.output.format not in SCHEMA_FORMATS:
+        return {}
+    from streamclust_connectors.registry import writer
+
+    connected, format = registry(settings), settings.output.format
+    return {
+        channel: writer(format, connected, settings.topics[channel], record)
+        for channel, record in flat_records(settings.model).items()
+        if channel in settings.topics
+    }
+
+
+def flat_records(model: str) -> dict[Channel, type[Struct]]:
+    """The class of the records of each channel that can have a schema."""
+    from streamclust_connectors import output_records as records
+
+    assigned = records.FeaturesOutput if model == "features" else records.AssignmentOutput
+    return {
+        "assignments": assigned,
+        "lifecycle": records.LifecycleOutput,
+        "refusals": records.RefusalOutput,
+    }
 
 
 def learner(settings: Settings) -> StreamModel:
@@ -119,8 +164,13 @@ def decoder(settings: Settings) -> Decoder:
     """The decoder of messages."""
     from streamclust_connectors.decode import Decoder, Fields
 
-    fields = settings.decode.model_dump(exclude={"format"})
-    return Decoder(Fields(**fields), settings.decode.format)
+    fields = Fields(**settings.decode.model_dump(exclude={"format"}))
+    format = settings.decode.format
+    if format in SCHEMA_FORMATS:
+        from streamclust_connectors.registry import reader
+
+        return Decoder(fields, reader(format, registry(settings)))
+    return Decoder(fields, format)
 
 
 def source(settings: Settings) -> Source:

@@ -1,4 +1,4 @@
-"""Decodes messages into events: JSON, MessagePack, or a custom parser (Avro, Protobuf).
+"""Decodes messages into events: JSON, MessagePack, or a parser (Avro, Protobuf).
 
 A message holds one event or a list of events. An event is an object of named numbers or an array of numbers, at the
 top of the message or under a path ("payload.vector"); key, time and weight are found by paths too.
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from streamclust.streaming import Checked
 from streamclust_connectors.decode.fields import Fields, describe_value, event_reader, get_path
 from streamclust_connectors.decode.table_reader import NotTabular, TableReader
-from streamclust_connectors.interfaces import Partition, Record, StreamModel
+from streamclust_connectors.interfaces import Partition, Record, StreamModel, Transient
 
 Cell = TypeVar("Cell")
 
@@ -138,7 +138,7 @@ def learnable_events(
 class Decoder:
     """Decodes records into events; bad content becomes a `Failure`, never an exception."""
 
-    def __init__(self, fields: Fields | None = None, format: Format | Read = "json") -> None:
+    def __init__(self, fields: Fields | None = None, format: str | Read = "json") -> None:
         self.fields = fields or Fields()
         if isinstance(format, str) and format not in READERS:
             raise ValueError(
@@ -197,6 +197,8 @@ class Decoder:
             try:
                 events = list(self._events(record.value))
                 length = self._length(events, length)
+            except Transient:  # a schema registry does not answer
+                raise
             except RecursionError:
                 found.failures.append(Failure(record, "RecursionError", "nested too deeply"))
                 continue

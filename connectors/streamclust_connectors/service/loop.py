@@ -9,16 +9,13 @@ again.
 from __future__ import annotations
 
 import logging
-import os
-import signal
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from streamclust.lineage import Change
 from streamclust.streaming import Checked, Model, StreamClusterer
-from streamclust_connectors.decode import Decoded, Decoder, Failure, learnable_events
+from streamclust_connectors.decode import Decoded, Decoder, learnable_events
 from streamclust_connectors.incidents import Incident
 from streamclust_connectors.interfaces import (
     EXHAUSTED_ERRNOS,
@@ -38,22 +35,19 @@ from streamclust_connectors.interfaces import (
     Store,
     StreamModel,
     Transient,
+    UnfitSchema,
 )
 from streamclust_connectors.service.assigned_partitions import AssignedPartitions
 from streamclust_connectors.service.checkpointer import Checkpointer, checkpoint_failure_message
+from streamclust_connectors.service.emitter import Emitter
 from streamclust_connectors.service.fair_lock import FairLock
-from streamclust_connectors.service.outputs import (
-    ModelName,
-    assignments,
-    dead_letter,
-    group_lifecycle,
-    lifecycle,
-    snapshot,
-)
+from streamclust_connectors.service.outputs import ModelName
 from streamclust_connectors.service.policy import Policy
 from streamclust_connectors.service.progress import Progress
+from streamclust_connectors.service.readiness import by_name, not_ready_reason
 from streamclust_connectors.service.recent_snapshots import RecentSnapshots
 from streamclust_connectors.service.replay_order import ReplayOrder, steps_of, steps_to_take
+from streamclust_connectors.service.signals import stop_on_signals
 from streamclust_connectors.service.stats import Stats
 
 log = logging.getLogger(__name__)
@@ -109,6 +103,7 @@ class Service:
         self._order = ReplayOrder([])
         self._silence = Incident(log, "partitions deliver no records", clock)
         self._interruption = Incident(log, "the service is interrupted", clock)
+        self._emitter = Emitter(sink, policy, self.stats)
         self._checkpointer = Checkpointer(self.partitions, self.stats, policy, clock)
         self._snapshot_due = clock() + (policy.snapshot_every or 0.0)
         self._first_model_due = clock()
@@ -250,7 +245,7 @@ class Service:
                 self.learn(Batch(partition, records[:1]))
                 records = records[1:]
             self.learn(Batch(partition, records))
-        except (Transient, DataLoss, Fenced, OSError):
+        except (Transient, DataLoss, Fenced, UnfitSchema, OSError):
             raise
         except Exception as error:
             if self.group is None:
@@ -268,32 +263,14 @@ class Service:
         """Whether it was asked to stop."""
         return self._stopping
 
+    @property
+    def finished(self) -> bool:
+        """Whether its last checkpoint is written."""
+        return self._finished
+
     def stop_on_signals(self, exit_after: float | None = None) -> None:
-        """Stop on SIGTERM and SIGINT, take a snapshot on SIGUSR1.
-
-        If stopping takes longer than `exit_after` seconds, since a client waits for its broker, the process ends
-        without: the next start goes on from the last checkpoint, as after a kill.
-        """
-
-        def end(*_: object) -> None:
-            if exit_after is not None and not self._stopping:
-                timer = threading.Timer(exit_after, self._exit, (exit_after,))
-                timer.daemon = True
-                timer.start()
-            self.stop()
-
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, end)
-        signal.signal(signal.SIGUSR1, lambda *_: self.request_snapshot())
-
-    def _exit(self, seconds: float) -> None:
-        """End the process at once."""
-        if not self._finished:
-            log.error(
-                "stopping took longer than %g s; the next start goes on from the last checkpoint", seconds
-            )
-        logging.shutdown()
-        os._exit(0 if self._finished else 1)
+        """Stop on SIGTERM and SIGINT, take a snapshot on SIGUSR1; end the process if it takes longer than that."""
+        stop_on_signals(self, exit_after)
 
     def _back_off(self, failure: Transient) -> None:
         """Wait before a retry, longer after each failure in a row."""
@@ -331,18 +308,7 @@ class Service:
             self._silence.note(f"{topic}-{number}: {why}")
         else:
             self._silence.end()
-        unread = {**silent, **partitions.waiting, **partitions.stopped}
-        if unread:
-            names = ", ".join(f"{topic}-{number}" for topic, number in sorted(unread))
-            why = next((f": {reason}" for reason in unread.values() if reason), "")
-            self.stats.trouble = f"not all assigned partitions are read ({names}){why}"
-        elif not partitions.positions:
-            connecting = self.source.connecting
-            self.stats.trouble = "the service is connecting" if connecting else "no partitions are assigned"
-        elif self.group is not None and not self.group.ready:
-            self.stats.trouble = "the group has no model yet"
-        else:
-            stats.trouble = ""
+        stats.trouble = not_ready_reason(self.source, partitions, self.group, silent)
 
     # ---------------------------------------------------------------- records
 
@@ -364,7 +330,7 @@ class Service:
         with self.stats.timed("decode"):
             events = self.decoder.decode(records, learner.feature_names)
             events, checked, failures = learnable_events(learner, events, partition)
-            self._emit_dead_letters(partition, failures)
+            self._emitter.dead_letters(partition, failures, self.partitions.emitted[partition])
         # The model refuses events of an implausible time, which are dead letters.
         refused = frozenset(i for i, why in checked.refused.items() if why.of_time)
         start = n_assigned = 0
@@ -382,13 +348,6 @@ class Service:
             self._progress.count(partition, records)
             self._answered.append(records)
 
-    def _emit_dead_letters(self, partition: Partition, failures: Sequence[Failure]) -> None:
-        """Emit records that could not be decoded or learnt, unless that was done before a restart."""
-        fresh = [f for f in failures if f.record.offset >= self.partitions.emitted[partition]]
-        if fresh and self.sink.wants("dead-letters"):
-            limit = self.sink.max_message_bytes
-            self.sink.emit("dead-letters", [dead_letter(partition, failure, limit) for failure in fresh])
-
     def _learn_run(
         self, partition: Partition, events: Decoded, run: Checked, start: int, refused: frozenset[int]
     ) -> int:
@@ -404,20 +363,16 @@ class Service:
         if self.sink.wants("assignments") and fresh.start < stop:
             with stats.timed("assign"):
                 found = learner.assign_many(run[fresh.start - start :])
-            with stats.timed("emit"):
-                form = self.policy.form
-                outputs = assignments(partition, events, fresh, found, self._model_name(), refused, form)
-                if outputs:
-                    self.sink.emit("assignments", outputs)
+            self._emitter.assignments(partition, events, fresh, found, self._model_name(), refused)
             n_assigned = stop - fresh.start - sum(fresh.start <= i < stop for i in refused)
         with stats.timed("learn"):
             self._learn_and_keep_keys(
                 partition, events, run, [i for i in range(start, stop) if i not in refused]
             )
         if self._changes:
-            if fresh.start < stop and self.sink.wants("lifecycle"):
-                self.sink.emit("lifecycle", lifecycle(partition, events, stop - 1, self._changes))
-                stats.lifecycle += len(self._changes)
+            if fresh.start < stop:
+                (cause,) = events.ids(partition, slice(stop - 1, stop))
+                self._emitter.lifecycle(cause, self._changes)
             self._changes.clear()
         return n_assigned
 
@@ -539,10 +494,9 @@ class Service:
         if self.group is None:
             return
         self.group.update_leadership(self.partitions.positions, self.partitions.waiting)
-        changes = self.group.publish()
-        if changes and self.sink.wants("lifecycle"):
-            self.sink.emit("lifecycle", group_lifecycle(next(iter(self.partitions.positions))[0], changes))
-            self.stats.lifecycle += len(changes)
+        if changes := self.group.publish():
+            topic = next(iter(self.partitions.positions))[0]
+            self._emitter.lifecycle(f"{topic}-model-{changes[0].version}", changes)
 
     def _save_for_first_model(self) -> bool:
         """Whether to checkpoint now because the group has no model yet; at most once per second."""
@@ -560,16 +514,12 @@ class Service:
         """Send this process's status to the other members of the group."""
         if self.group is None:
             return
-
-        def named(by_partition: Mapping[Partition, Any]) -> dict[str, Any]:
-            return {f"{topic}-{number}": value for (topic, number), value in by_partition.items()}
-
         model = self.learner.model
         self.group.send_status(
             MemberStatus(
-                positions=named(self.partitions.positions),
-                lag=named(self.source.lag()),
-                stopped=named(self.partitions.stopped),
+                positions=by_name(self.partitions.positions),
+                lag=by_name(self.source.lag()),
+                stopped=by_name(self.partitions.stopped),
                 events=sum(self.learner.shards.n_seen.values()),
                 events_per_second=self.stats.rate,
                 model_version=None if model is None else model.version,
@@ -597,7 +547,6 @@ class Service:
         with self.stats.timed("snapshot"):
             tree = clusterer.snapshot(self.policy.snapshot_method).to_dict()
             self.snapshots.add(tree, clusterer, self.policy.snapshot_method)
-            if self.sink.wants("snapshots") and (self.group is None or self.group.leads):
-                output = snapshot(tree, clusterer, self.partitions.positions, self.sink.max_message_bytes)
-                self.sink.emit("snapshots", [output])
+            if self.group is None or self.group.leads:
+                self._emitter.snapshot(tree, clusterer, self.partitions.positions)
         self.stats.snapshots += 1

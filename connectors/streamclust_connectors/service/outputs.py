@@ -14,7 +14,14 @@ from streamclust import __version__
 from streamclust.lineage import Change
 from streamclust.streaming import Assignment, StreamClusterer
 from streamclust_connectors.decode import Decoded, Failure
-from streamclust_connectors.interfaces import Headers, Output, Partition, Record
+from streamclust_connectors.interfaces import Encode, Headers, Output, Partition, Record
+from streamclust_connectors.output_records import (
+    AssignmentOutput,
+    FeaturesOutput,
+    LifecycleOutput,
+    RefusalOutput,
+    SnapshotOutput,
+)
 
 ERROR_HEADER_PREFIX = "__streamclust.errors."
 """Prefix of the headers that are added to a dead letter."""
@@ -23,7 +30,7 @@ LEFT_OUT = "left_out"
 MAX_REASON_CHARACTERS = 1000
 """Length to which reasons are cut; custom decoders may raise errors of any length."""
 
-encode = msgspec.json.Encoder().encode
+encode_json: Encode = msgspec.json.Encoder().encode
 
 
 class ModelName(NamedTuple):
@@ -53,30 +60,6 @@ PLAIN_FORM = AssignmentForm()
 """One assignment per message, without component, headers and timestamp of the input."""
 
 
-class AssignmentOutput(msgspec.Struct, gc=False, omit_defaults=True):
-    """Cluster of an event under the model published when it arrived, and its component if requested."""
-
-    id: str
-    cluster: int | None
-    probability: float | None
-    novelty: float | None
-    version: int | None
-    revision: int | None
-    key: Any
-    time: float | None
-    component: int | None = None
-
-
-class FeaturesOutput(msgspec.Struct, gc=False):
-    """Ids of the features of an event, under the model published when it arrived."""
-
-    id: str
-    features: list[int]
-    version: int | None
-    key: Any
-    time: float | None
-
-
 def assignments(
     partition: Partition,
     events: Decoded,
@@ -85,6 +68,7 @@ def assignments(
     model: ModelName,
     left_out: Collection[int] = (),
     form: AssignmentForm = PLAIN_FORM,
+    encode: Encode = encode_json,
 ) -> list[Output]:
     """One output per event of a run or, if `form.bundle` is larger than 1, one output per `form.bundle` events.
 
@@ -140,23 +124,11 @@ def copied_headers(records: Sequence[Record], names: Collection[str]) -> Iterabl
     return [[header for header in headers if header[0] in names] for headers in found]
 
 
-def lifecycle(partition: Partition, events: Decoded, last: int, changes: Sequence[Change]) -> list[Output]:
-    """One output for each change; its id is made from the event that caused it."""
-    (cause,) = events.ids(partition, slice(last, last + 1))
+def lifecycle(cause: str, changes: Sequence[Change], encode: Encode = encode_json) -> list[Output]:
+    """One output for each change; its id is made from the event or the model's version that caused it."""
     return [
         Output(
-            encode({"id": f"{cause}-{i}"} | change.to_dict()),
-            str(min(change.children or change.parents)).encode(),
-        )
-        for i, change in enumerate(changes)
-    ]
-
-
-def group_lifecycle(topic: str, changes: Sequence[Change]) -> list[Output]:
-    """One output for each change of a group's model; its id is made from the model's version."""
-    return [
-        Output(
-            encode({"id": f"{topic}-model-{change.version}-{i}"} | change.to_dict()),
+            encode(msgspec.convert({"id": f"{cause}-{i}"} | change.to_dict(), LifecycleOutput)),
             str(min(change.children or change.parents)).encode(),
         )
         for i, change in enumerate(changes)
@@ -171,19 +143,30 @@ def snapshot(
 ) -> Output:
     """Hierarchy of the records below these positions; without the leaves' scatter if it is too large."""
     model = clusterer.model
-    offsets = [[topic, number, offset] for (topic, number), offset in sorted(positions.items())]
-    content = {
-        "id": "+".join(f"{topic}-{number}-{offset}" for topic, number, offset in offsets),
-        "positions": offsets,
-        "events": clusterer.n_seen,
-        "version": None if model is None else model.version,
-        "features": list(clusterer.feature_names),
-        "dendrogram": tree,
-    }
-    whole = Output(encode(content))
+    offsets = [(topic, number, offset) for (topic, number), offset in sorted(positions.items())]
+    content = SnapshotOutput(
+        id="+".join(f"{topic}-{number}-{offset}" for topic, number, offset in offsets),
+        positions=offsets,
+        events=clusterer.n_seen,
+        version=None if model is None else model.version,
+        features=list(clusterer.feature_names),
+        dendrogram=dict(tree),
+    )
+    whole = Output(encode_json(content))
     if max_bytes is None or whole.size <= max_bytes:
         return whole
-    return Output(encode(content | {"dendrogram": {**tree, "scatter": None}}))
+    content.dendrogram["scatter"] = None
+    return Output(encode_json(content))
+
+
+def refusal(partition: Partition, failure: Failure, encode: Encode = encode_json) -> Output:
+    """Origin and reason of a dead letter, as a record."""
+    record, (topic, number) = failure.record, partition
+    content = RefusalOutput(
+        f"{topic}-{number}-{record.offset}", topic, number, record.offset, failure.stage, failure.exception,
+        failure.reason[:MAX_REASON_CHARACTERS], record.timestamp,
+    )  # fmt: skip
+    return Output(encode(content), record.key, (), partition)
 
 
 def dead_letter(partition: Partition, failure: Failure, max_bytes: int | None = None) -> Output:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
+from streamclust_connectors.interfaces import Channel, Encode
 from streamclust_connectors.service.assigned_partitions import OnDataLoss, Start
 from streamclust_connectors.service.outputs import PLAIN_FORM, AssignmentForm
 
@@ -24,6 +26,8 @@ class Policy:
     on_data_loss: OnDataLoss = "fail"
     form: AssignmentForm = PLAIN_FORM
     """Form of the messages of assignments."""
+    encoders: Mapping[Channel, Encode] = field(default_factory=dict)
+    """Writers of the records of channels that are not written as JSON."""
     backoff: float = 0.1
     longest_backoff: float = 10.0
     stop_within: float = 8.0

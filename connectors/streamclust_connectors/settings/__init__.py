@@ -13,6 +13,6 @@ streamclust_connectors.settings.root.ConfigError: kafka.topik: there is no such 
 
 from streamclust_connectors.settings.display import redacted, to_toml
 from streamclust_connectors.settings.loading import load
-from streamclust_connectors.settings.root import ConfigError, Settings
+from streamclust_connectors.settings.root import SCHEMA_FORMATS, ConfigError, Settings
 
-__all__ = ["ConfigError", "Settings", "load", "redacted", "to_toml"]
+__all__ = ["SCHEMA_FORMATS", "ConfigError", "Settings", "load", "redacted", "to_toml"]

@@ -22,6 +22,7 @@ from streamclust_connectors.settings.sections import (
     LoggingSection,
     OutputKind,
     OutputSection,
+    RegistrySection,
     SnapshotSection,
     SourceKind,
     SourceSection,
@@ -41,6 +42,8 @@ KINDS: dict[str, SourceKind] = {
     ".pq": "parquet",
 }
 """Kind of a file by its suffix."""
+SCHEMA_FORMATS = ("avro", "protobuf", "json-schema")
+"""Formats whose messages have a schema in a registry."""
 COMPRESSED = (".gz", ".bz2", ".xz")
 
 
@@ -68,6 +71,7 @@ class Settings(BaseSettings):
     source: SourceSection = SourceSection()
     kafka: KafkaSection = KafkaSection()
     decode: DecodeSection = DecodeSection()
+    registry: RegistrySection = RegistrySection()
     output: OutputSection = OutputSection()
     state: Literal["directory", "kafka"] = "directory"
     """Storage of the state: checkpoint.directory or, for one model of a whole consumer group, Kafka."""
@@ -126,6 +130,7 @@ class Settings(BaseSettings):
             "lifecycle": output.lifecycle,
             "snapshots": output.snapshots,
             "dead-letters": output.dlq,
+            "refusals": output.refusals,
         }
         suffixes: dict[Channel, str] = {"dead-letters": "dlq"}
         return {
@@ -164,6 +169,7 @@ class Settings(BaseSettings):
             problems.append(f"output: {self.kafka.topic} is the input topic; outputs need other topics")
         if self.model == "features":
             problems += self._unfit_for_features()
+        problems += self._unfit_for_schemas()
         if problems:
             raise ConfigError("\n".join(problems))
 
@@ -176,6 +182,21 @@ class Settings(BaseSettings):
             )
         if self.model == "features":
             found.append('model "features" cannot keep its state in Kafka; set state to directory')
+        return found
+
+    def _unfit_for_schemas(self) -> list[str]:
+        """Errors of settings that cannot be combined with formats that have schemas."""
+        found = []
+        used = {"decode.format": self.decode.format, "output.format": self.output.format}
+        for name, kind, format in zip(used, (self.source_kind, self.output_kind), used.values(), strict=True):
+            if format in SCHEMA_FORMATS and kind != "kafka":
+                found.append(f"{name} {format!r} needs Kafka, got {kind}")
+            if format in SCHEMA_FORMATS and self.registry.url is None:
+                found.append(f"{name} {format!r} needs a schema registry; set registry.url")
+        if self.output.format in SCHEMA_FORMATS and self.output.assignments_per_message > 1:
+            found.append(
+                "output.assignments_per_message: messages with a schema hold one assignment; remove it"
+            )
         return found
 
     @property

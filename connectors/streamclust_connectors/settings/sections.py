@@ -196,8 +196,8 @@ def _secret(name: str, path: Path) -> str:
 class DecodeSection(Section):
     """Decoding of messages. Paths are dotted: payload.vector."""
 
-    format: Literal["json", "msgpack"] = "json"
-    """Format of messages."""
+    format: Literal["json", "msgpack", "avro", "protobuf", "json-schema"] = "json"
+    """Format of messages; the last three with schemas of the registry."""
     events: str | None = None
     """Path of the list of events in a message."""
     vector: str | None = None
@@ -212,6 +212,30 @@ class DecodeSection(Section):
     """Path of the event's time (a number or an ISO 8601 date), for a half-life in time."""
     weight: str | None = None
     """Path of the event's weight; 1 if not set."""
+
+
+class RegistrySection(Section):
+    """Schema registry, for messages of Avro, Protobuf or JSON Schema."""
+
+    url: str | None = None
+    """URL of its API, which is Confluent's: http://registry:8081; Apicurio's ends with /apis/ccompat/v7."""
+    username: str | None = None
+    """User name, for basic authentication."""
+    password: SecretStr | None = None
+    """Password; only from the environment."""
+    password_file: Path | None = None
+    """File that contains password."""
+    ssl_cafile: Path | None = None
+    """File of trusted CA certificates."""
+    register_schemas: bool = True
+    """Whether to register the schemas of outputs. If false they must be there: `streamclust config schemas`."""
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Self:
+        _read_secrets(self, "password")
+        if self.password is not None and self.username is None:
+            raise ValueError("username is not set, but there is a password")
+        return self
 
 
 class OutputSection(Section):
@@ -229,6 +253,10 @@ class OutputSection(Section):
     """Snapshots of the hierarchy."""
     dlq: Topic = True
     """Dead letters: messages that could not be learnt. True for <topic>.dlq; with false they are only counted."""
+    refusals: Topic = False
+    """A record for each dead letter, with its origin and the reason as fields. True for <topic>.refusals."""
+    format: Literal["json", "avro", "protobuf", "json-schema"] = "json"
+    """Kafka: format of assignments, lifecycle events and refusals; the last three with schemas of the registry."""
     delivery: Literal["at-least-once", "exactly-once"] = "at-least-once"
     """After a restart some outputs may be sent twice (at-least-once), or transactions prevent that (exactly-once)."""
     assignments_per_message: Count = 1
