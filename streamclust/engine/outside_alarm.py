@@ -61,7 +61,11 @@ class Outside:
             self.ellipsoids = mean, root, reach(model.n_coordinates)
             if penalty is not None:
                 mean = np.ascontiguousarray(model.active.clusters.mean)
-                self.ellipsoids = mean, np.broadcast_to(np.eye(mean.shape[1]), root.shape).copy(), penalty
+                self.ellipsoids = (
+                    mean,
+                    np.broadcast_to(np.eye(mean.shape[1]), root.shape).copy(),
+                    float(penalty),
+                )
 
     def watch(
         self, alarm: OutsideAlarm, rows: Floats, first: int, usual: float, missing: Bools | None = None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 Kind = Literal["born", "died", "returned", "split", "merged"]
@@ -19,6 +20,9 @@ class Change:
     split 3 -> 3, 8 at event 20000
     >>> Change("returned", at=90_000, version=9, parents={}, children={3: 500.0}, away=45_000)
     returned 3 after 45000 events at event 90000
+    >>> Change("merged", 9_000, 8, {1: 50.0, 4: 9.0}, {1: 59.0}, parent_names={4: "night shift"},
+    ...     child_names={1: "night shift"})
+    merged 1, 4 "night shift" -> 1 "night shift" at event 9000
     """
 
     kind: Kind
@@ -32,10 +36,24 @@ class Change:
     """Number of events for which a cluster that returned was away; None for other kinds."""
     level: int | None = None
     """Number of clusters of the level on show then; None if that was the finest by request."""
+    parent_names: dict[int, str] = field(default_factory=dict)
+    """Names of parents before, where they had one."""
+    child_names: dict[int, str] = field(default_factory=dict)
+    """Names of children since, where they have one."""
+
+    def named(self, before: Mapping[int, str], after: Mapping[int, str]) -> Change:
+        """The change with the names that its clusters had before and have since."""
+        return replace(
+            self,
+            parent_names={i: before[i] for i in self.parents if i in before},
+            child_names={i: after[i] for i in self.children if i in after},
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON; ids are stored in pairs, since keys of JSON objects are text. None is left out."""
-        optional = {"away": self.away, "level": self.level}
+        optional: dict[str, Any] = {"away": self.away, "level": self.level}
+        for side in ("parent_names", "child_names"):
+            optional[side] = [[i, name] for i, name in getattr(self, side).items()] or None
         return {name: value for name, value in optional.items() if value is not None} | {
             "kind": self.kind,
             "at": self.at,
@@ -52,10 +70,23 @@ class Change:
         parents, children = ({int(i): float(w) for i, w in state[side]} for side in ("parents", "children"))
         away = None if state.get("away") is None else int(state["away"])
         level = None if state.get("level") is None else int(state["level"])
-        return cls(state["kind"], int(state["at"]), int(state["version"]), parents, children, away, level)
+        names = [{int(i): str(n) for i, n in state.get(f"{side}_names", ())} for side in ("parent", "child")]
+        return cls(
+            state["kind"], int(state["at"]), int(state["version"]), parents, children, away, level, *names
+        )
 
     def __repr__(self) -> str:
-        before, after = (", ".join(map(str, side)) for side in (self.parents, self.children))
+        before = ", ".join(labelled(i, self.parent_names) for i in self.parents)
+        after = ", ".join(labelled(i, self.child_names) for i in self.children)
         arrow = f"{before} -> {after}" if before and after else before or after
         pause = "" if self.away is None else f" after {self.away} events"
         return f"{self.kind} {arrow}{pause} at event {self.at}"
+
+
+def labelled(cluster: int, names: Mapping[int, str]) -> str:
+    """The id of a cluster, with its name in quotes if it has one.
+
+    >>> labelled(3, {3: "night shift"}), labelled(4, {})
+    ('3 "night shift"', '4')
+    """
+    return f'{cluster} "{names[cluster]}"' if cluster in names else str(cluster)

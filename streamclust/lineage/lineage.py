@@ -14,6 +14,7 @@ from streamclust._kernels.types import Floats
 from streamclust.lineage.changes import Change, Kind
 from streamclust.lineage.history import History, HistoryStep
 from streamclust.lineage.matching import majority, matched
+from streamclust.lineage.names import checked_name, inherited
 from streamclust.lineage.visits import Visits
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Mark(NamedTuple):
     history: tuple[HistoryStep, ...]
     n_unreported: int
     visits: Visits
+    names: dict[int, str]
 
 
 class Lineage:
@@ -54,6 +56,8 @@ class Lineage:
         """Number of clusters of the level that this lineage follows, to be noted with events."""
         self.visits = Visits()
         """When each cluster was last there, and how long it has stayed away before."""
+        self.names: dict[int, str] = {}
+        """Names that people gave to clusters, by id. A new dict whenever one changes: other threads read it."""
         self._next = 0
         self._log: deque[Change] = deque(maxlen=MAX_EVENTS)
         self._unreported: deque[Change] = deque()
@@ -70,6 +74,13 @@ class Lineage:
 
     def __len__(self) -> int:
         return len(self._log)
+
+    def name(self, cluster: int, name: str | None) -> None:
+        """Give a name to a cluster, or take it away; retired clusters have names, too."""
+        if cluster not in self.born_at:
+            raise KeyError(f"there is no cluster {cluster} now; the clusters are {sorted(self.born_at)}")
+        others = {i: kept for i, kept in self.names.items() if i != cluster}
+        self.names = others if name is None else others | {cluster: checked_name(name)}
 
     # ---------------------------------------------------------------- single changes
 
@@ -147,12 +158,15 @@ class Lineage:
             changes += [Change(kind, at, version, parents, {ids[j]: float(new_weight[j]) for j in after})]
         self.retired = {cluster: since for cluster, since in self.retired.items() if cluster in set(ids)}
         self.born_at = {cluster: self.born_at[cluster] for cluster in ids}
-        self._report(changes)
+        self._report(changes, inherited(self.names, changes))
+        self.names = {cluster: name for cluster, name in self.names.items() if cluster in self.born_at}
         return tuple(ids)
 
-    def _report(self, changes: Iterable[Change]) -> None:
+    def _report(self, changes: Iterable[Change], names: dict[int, str] | None = None) -> None:
+        """Note changes, after which clusters have these names; by default those that they had."""
+        before, self.names = self.names, self.names if names is None else names
         for change in changes:
-            noted = change if self.level is None else replace(change, level=self.level)
+            noted = replace(change.named(before, self.names), level=self.level)
             self._log.append(noted)
             self._unreported.append(noted)
 
@@ -179,6 +193,7 @@ class Lineage:
             tuple(self.history),
             len(self._unreported),
             self.visits,
+            self.names,
         )
 
     def restore(self, mark: Mark) -> None:
@@ -187,7 +202,7 @@ class Lineage:
             self._unreported.pop()
             self._log.pop()
         self._next, self.retired, self.born_at = mark.next_id, mark.retired.copy(), mark.born_at.copy()
-        self.history, self.visits = History(mark.history), mark.visits
+        self.history, self.visits, self.names = History(mark.history), mark.visits, mark.names
 
     def plot(self, **options: Any) -> Axes:
         """The clusters as a river of bands: see `streamclust.plots.plot_lineage`."""
@@ -207,6 +222,7 @@ class Lineage:
             "log": [change.to_dict() for change in self._log],
             "history": self.history.to_list(),
             "visits": self.visits.to_list(),
+            "names": [[i, name] for i, name in sorted(self.names.items())],
         }
 
     @classmethod
@@ -219,6 +235,7 @@ class Lineage:
         lineage._log.extend(map(Change.from_dict, state["log"]))
         lineage.retired = lineage._away_since(state["retired"])
         lineage.history = History.from_list(state.get("history", ()))  # older checkpoints have none
+        lineage.names = {int(i): checked_name(name) for i, name in state.get("names", ())}
         if "visits" in state:
             lineage.visits = Visits.from_list(state["visits"])
         return lineage

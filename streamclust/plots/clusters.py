@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from streamclust.moments import Moments
-from streamclust.plots.drawing import colour, ellipses, halo, name_axes, new_axes, on, outline_together
+from streamclust.plots.drawing import colour, ellipses, halo, label, name_axes, new_axes, on, outline_together
 from streamclust.utils.outliers import outlying
 
 if TYPE_CHECKING:
@@ -30,15 +30,16 @@ def plot_clusters(
     events: ArrayLike | None = None,
     labels: ArrayLike | None = None,
     names: Sequence[Hashable] | None = None,
+    cluster_names: Mapping[int, str] | None = None,
     **style: Any,
 ) -> Axes:
     """Clusters over two features: each an ellipse of two deviations about its mean, in the colour of its id.
 
     ids: by default their numbers; rows of one id are the components of one cluster, whose outline is drawn.
     events: points to draw below, in the colours of `labels`, their ids, or grey, but for those far from all others.
-    names: of the features. Keywords go to the ellipses. Clusters of a family without a spread (multinomial,
-    Bernoulli, Poisson) become a table: a row for each cluster, a column for each feature, darker where the mean is
-    higher.
+    names: of the features. cluster_names: by id, written below it. Keywords go to the ellipses. Clusters of a family
+    without a spread (multinomial, Bernoulli, Poisson) become a table: a row for each cluster, a column for each
+    feature, darker where the mean is higher.
     """
     if len(clusters) == 0:
         raise ValueError("there is nothing to draw: there are no clusters")
@@ -46,7 +47,7 @@ def plot_clusters(
     if len(ids) != len(clusters):
         raise ValueError(f"{len(clusters)} clusters need as many ids, got {len(ids)}")
     if clusters.kind == "none":
-        return _table(ax or new_axes(), clusters, ids, names, style)
+        return _table(ax or new_axes(), clusters, ids, names, cluster_names or {}, style)
     shades = [colour(i) for i in ids]
     ax = ax or new_axes()
     members = {i: np.flatnonzero(np.array(ids) == i) for i in ids}
@@ -60,7 +61,8 @@ def plot_clusters(
     ax.scatter(means[:, 0], means[:, 1], marker="+", color=[shades[k] for k in heaviest], zorder=3)
     for i, mean in zip(members, means, strict=True) if len(members) <= MAX_LABELLED_CLUSTERS else ():
         ax.annotate(
-            str(i), mean, xytext=(3, 3), textcoords="offset points", fontsize=11, path_effects=halo(), zorder=4,
+            label(i, cluster_names or {}), mean, xytext=(3, 3), textcoords="offset points", fontsize=11,
+            path_effects=halo(), zorder=4,
         )  # fmt: skip
     if events is not None:
         points = np.asarray(events, dtype=float)[:, list(features)]
@@ -73,7 +75,12 @@ def plot_clusters(
 
 
 def _table(
-    ax: Axes, clusters: Moments, ids: list[int], names: Sequence[Hashable] | None, style: dict[str, Any]
+    ax: Axes,
+    clusters: Moments,
+    ids: list[int],
+    names: Sequence[Hashable] | None,
+    cluster_names: Mapping[int, str],
+    style: dict[str, Any],
 ) -> Axes:
     """The mean of each cluster in each feature, the heaviest cluster at the top."""
     rows = np.argsort(-clusters.weight, kind="stable")
@@ -81,7 +88,7 @@ def _table(
     n = clusters.n_features
     options: dict[str, Any] = {"cmap": "Blues", "aspect": "auto", "vmin": 0.0}
     shown = ax.imshow(clusters.mean[rows], **(options | style))
-    ax.set_yticks(range(len(rows)), [f"{ids[k]} ({share[k]:.0%})" for k in rows])
+    ax.set_yticks(range(len(rows)), [f"{label(ids[k], cluster_names)} ({share[k]:.0%})" for k in rows])
     for tick, k in zip(ax.get_yticklabels(), rows, strict=True):
         tick.set(
             color=on(colour(ids[k])), bbox={"facecolor": colour(ids[k]), "edgecolor": "none", "pad": 2.5}

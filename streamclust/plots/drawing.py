@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +33,13 @@ def colour(cluster: int) -> Colour:
 
     red, green, blue = to_rgb(GREY if cluster < 0 else hex_colour(cluster))
     return red, green, blue
+
+
+def label(cluster: int, names: Mapping[int, str]) -> str:
+    """The id of a cluster and, in the next line, its name."""
+    if cluster not in names:
+        return str(cluster)
+    return f"{cluster}\n" + names[cluster].replace("$", r"\$")  # else a formula
 
 
 def on(ground: Colour) -> str:

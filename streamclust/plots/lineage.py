@@ -8,7 +8,7 @@ import numpy as np
 
 from streamclust._kernels.types import Bools, Floats
 from streamclust.lineage import Change, Kind, Lineage
-from streamclust.plots.drawing import colour, new_axes, on
+from streamclust.plots.drawing import colour, label, new_axes, on
 from streamclust.plots.river import OTHERS, River, entering, leaving, river
 
 if TYPE_CHECKING:
@@ -31,9 +31,13 @@ def plot_lineage(lineage: Lineage, ax: Axes | None = None, **style: Any) -> Axes
     ax = ax or new_axes(height=5)
     options: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.6, "zorder": 1}
     for k, cluster in enumerate(bands.ids.tolist()):
-        own = {"label": _name(cluster), "facecolor": colour(cluster), "where": _reach(bands.share[k])}
+        own = {
+            "label": _name(cluster, lineage),
+            "facecolor": colour(cluster),
+            "where": _reach(bands.share[k]),
+        }
         ax.fill_between(bands.at, bands.below[k], bands.above[k], **(options | own | style))
-        _write(ax, bands, k)
+        _write(ax, bands, k, _name(cluster, lineage))
     _mark(ax, bands, list(lineage))
     ax.set(
         xlim=(bands.at[0], bands.at[-1]), ylim=(0.0, 1.0), xlabel="events seen", ylabel="share of the events",
@@ -45,9 +49,9 @@ def plot_lineage(lineage: Lineage, ax: Axes | None = None, **style: Any) -> Axes
     return ax
 
 
-def _name(cluster: int) -> str:
+def _name(cluster: int, lineage: Lineage) -> str:
     """Name of a band."""
-    return "others" if cluster == OTHERS else str(cluster)
+    return "others" if cluster == OTHERS else label(cluster, lineage.names)
 
 
 def _reach(share: Floats) -> Bools:
@@ -56,8 +60,8 @@ def _reach(share: Floats) -> Bools:
     return np.asarray(seen[1:-1] | seen[2:] | seen[:-2])
 
 
-def _write(ax: Axes, bands: River, k: int) -> None:
-    """The id, once, where the band is wide on all of a label's length."""
+def _write(ax: Axes, bands: River, k: int, name: str) -> None:
+    """The id and name, once, where the band is wide on all of a label's length."""
     length = 0.03 * (bands.at[-1] - bands.at[0])
     room = np.array([bands.share[k][np.abs(bands.at - at) <= length].min() for at in bands.at])
     room[(bands.at < bands.at[0] + length) | (bands.at > bands.at[-1] - length)] = 0.0
@@ -65,7 +69,7 @@ def _write(ax: Axes, bands: River, k: int) -> None:
     if room[widest] >= MIN_LABELLED_SHARE:
         cluster = int(bands.ids[k])
         ax.text(
-            bands.at[widest], bands.middle[k, widest], _name(cluster), color=on(colour(cluster)),
+            bands.at[widest], bands.middle[k, widest], name, color=on(colour(cluster)),
             ha="center", va="center", fontsize=9, zorder=3, clip_on=True,
         )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Answers: the part of a clusterer that says what its clusters are, for people."""
+"""Answers: the part of a clusterer that says what its clusters are, for people: names and examples."""
 
 from __future__ import annotations
 
@@ -11,9 +11,34 @@ from streamclust.streaming.thread_safety import ThreadSafe
 
 
 class Answers(ThreadSafe):
-    """Examples of clusters."""
+    """Names and examples of clusters."""
 
     _pipeline: EventPipeline
+
+    # ---------------------------------------------------------------- names
+
+    @property
+    def names(self) -> dict[int, str]:
+        """Names of clusters by id, as `name` gave them."""
+        return dict(self._pipeline.engine.lineage.names)
+
+    def name(self, cluster: int, name: str | None) -> None:
+        """Give a name to a cluster of the level on show; None takes it away.
+
+        The name stays with the id: in checkpoints, tables, pictures and lifecycle events, also while the cluster is
+        away. After a split the part that keeps the id keeps the name. After a merge the id that stays keeps its own
+        name or, if it has none, takes that of the heaviest that merged into it. Lifecycle events say so.
+
+        >>> from streamclust import StreamClusterer
+        >>> model = StreamClusterer()
+        >>> model.learn_many([{"x": 1.0}, {"x": 2.0}])
+        >>> model.name(0, "night shift")
+        >>> model.names, model.clusters[0]
+        ({0: 'night shift'}, <cluster 0 "night shift", 100.0% of events, weight 2>)
+        """
+        with self._turn, self._lock:
+            self._pipeline.flush()
+            self._pipeline.engine.lineage.name(cluster, name)
 
     # ---------------------------------------------------------------- examples
 

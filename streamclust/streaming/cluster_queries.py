@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
@@ -72,7 +72,7 @@ class ClusterQueries(ThreadSafe):
         if model is None:
             return []
         engine = self._pipeline.engine
-        return self._published_clusters(model, (engine if level is None else engine.stream).lineage.born_at)
+        return self._published_clusters(model, engine.lineage if level is None else engine.stream.lineage)
 
     def parents(self, level: LevelName, coarser: LevelName) -> dict[int, int]:
         """Ids of clusters at a level, and of the cluster at a coarser one that each is part of.
@@ -171,7 +171,7 @@ class ClusterQueries(ThreadSafe):
         rows, parts = self._expanded(engine.queries.clusters()), self._expanded(engine.queries.components())
         return clusters_of(
             model, rows, parts, engine.settings.family, self._pipeline.schema, engine.lineage.born_at,
-            engine.queries.last_seen(),
+            engine.queries.last_seen(), engine.lineage.names,
         )  # fmt: skip
 
     def _clusters_published(self) -> list[Cluster]:
@@ -180,16 +180,18 @@ class ClusterQueries(ThreadSafe):
         if model is None:
             with self._turn, self._lock:
                 return self._clusters_now()
-        return self._published_clusters(model, self._pipeline.engine.lineage.born_at)
+        return self._published_clusters(model, self._pipeline.engine.lineage)
 
-    def _published_clusters(self, model: Model, born_at: Mapping[int, int]) -> list[Cluster]:
+    def _published_clusters(self, model: Model, lineage: Lineage) -> list[Cluster]:
         """The clusters of a model."""
         rows, parts = model.clusters, model.active.clusters
         if model.sketch is not None:
             rows, parts = model.sketch.expand_moments(rows), model.sketch.expand_moments(parts)
         last_seen = dict.fromkeys(model.names.tolist(), model.n_seen)
         family = self._pipeline.engine.settings.family
-        return clusters_of(model, rows, parts, family, self._pipeline.schema, born_at, last_seen)
+        return clusters_of(
+            model, rows, parts, family, self._pipeline.schema, lineage.born_at, last_seen, lineage.names
+        )
 
     def _waiting_cluster(self) -> list[Cluster]:
         """The cluster of all events while they wait for their sketch; none before the first."""
@@ -379,6 +381,7 @@ class ClusterQueries(ThreadSafe):
             "events": latest,
             "labels": model.predict(latest),
             "names": names,
+            "cluster_names": self._pipeline.engine.lineage.names if level is None else {},
         }
         return plot_clusters(components, **(shown | options))
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from streamclust._kernels.types import Floats
 from streamclust.engine import Model
+from streamclust.lineage import labelled
 from streamclust.moments import Moments
 from streamclust.schema import Schema
 from streamclust.streaming.descriptions import FeatureMixture, mixture_of
@@ -35,6 +36,8 @@ class Cluster:
     """All clusters' features of the same moment, against which this one is described."""
     place: int
     """Row of this cluster in `mixture`."""
+    name: str | None = None
+    """Name that it was given."""
 
     def words(self) -> str:
         """The features that set the cluster apart from all events, the most telling first."""
@@ -54,10 +57,14 @@ class Cluster:
         return f"{self.words()}; {self.share:.0%} of events"
 
     def __str__(self) -> str:
-        return f"cluster {self.id}: {self.summary()}"
+        return f"{self._label}: {self.summary()}"
 
     def __repr__(self) -> str:
-        return f"<cluster {self.id}, {self.share:.1%} of events, weight {self.weight:,.6g}>"
+        return f"<{self._label}, {self.share:.1%} of events, weight {self.weight:,.6g}>"
+
+    @property
+    def _label(self) -> str:
+        return f"cluster {labelled(self.id, {} if self.name is None else {self.id: self.name})}"
 
 
 def heaviest_rows_first(components: Moments) -> Moments:
@@ -73,6 +80,7 @@ def clusters_of(
     schema: Schema,
     born_at: Mapping[int, int],
     last_seen: Mapping[int, int],
+    names: Mapping[int, str],
 ) -> list[Cluster]:
     """The clusters of a model, the heaviest first; `rows` are their moments, `parts` those of their components."""
     kept = None if rows.kind == "none" else rows.covariance
@@ -89,6 +97,7 @@ def clusters_of(
             components=heaviest_rows_first(parts[np.flatnonzero(model.place == k)]),
             mixture=mixture,
             place=k,
+            name=names.get(int(name)),
         )
         for k, name in enumerate(model.names)
     ]

@@ -12,7 +12,7 @@ import numpy as np
 
 from streamclust._kernels.types import Floats
 from streamclust.families.hellinger import hellinger
-from streamclust.lineage import HistoryStep
+from streamclust.lineage import HistoryStep, labelled
 from streamclust.moments import Moments
 from streamclust.utils.late import ndtr
 
@@ -156,9 +156,12 @@ class ClusterLine:
     trend: Trend
     words: str
     """The features that set it apart."""
+    name: str | None = None
+    """Name that it was given."""
 
     def __str__(self) -> str:
-        return f"cluster {self.id}: {self.words}; {self.share:.0%} of events; {self.trend}"
+        label = labelled(self.id, {} if self.name is None else {self.id: self.name})
+        return f"cluster {label}: {self.words}; {self.share:.0%} of events; {self.trend}"
 
 
 class Descriptions(Sequence[ClusterLine]):
@@ -190,10 +193,11 @@ class Descriptions(Sequence[ClusterLine]):
         return [asdict(line) for line in self._lines]
 
     def __str__(self) -> str:
-        rows = [f"{'cluster':>7}  {'share':>5}  {'events':>10}  {'trend':9}  what sets it apart"]
+        names = in_column("name", [line.name or "" for line in self._lines])
+        rows = [f"{'cluster':>7}{names[0]}  {'share':>5}  {'events':>10}  {'trend':9}  what sets it apart"]
         rows += [
-            f"{line.id:>7}  {line.share:>5.0%}  {line.weight:>10,.0f}  {line.trend:9}  {line.words}"
-            for line in self._lines
+            f"{line.id:>7}{name}  {line.share:>5.0%}  {line.weight:>10,.0f}  {line.trend:9}  {line.words}"
+            for line, name in zip(self._lines, names[1:], strict=True)
         ]
         return "\n".join(rows)
 
@@ -201,17 +205,29 @@ class Descriptions(Sequence[ClusterLine]):
 
     def _repr_html_(self) -> str:
         cells = "".join(
-            f"<tr><td>{line.id}</td><td>{line.share:.0%}</td><td>{line.weight:,.0f}</td><td>{line.trend}</td>"
-            f"<td>{escape(line.words)}</td></tr>"
+            f"<tr><td>{line.id}</td><td>{escape(line.name or '')}</td><td>{line.share:.0%}</td>"
+            f"<td>{line.weight:,.0f}</td><td>{line.trend}</td><td>{escape(line.words)}</td></tr>"
             for line in self._lines
         )
-        head = "<tr><th>cluster<th>share<th>events<th>trend<th>what sets it apart</tr>"
+        head = "<tr><th>cluster<th>name<th>share<th>events<th>trend<th>what sets it apart</tr>"
         return f"<table>{head}{cells}</table>"
+
+
+def in_column(head: str, texts: Sequence[str]) -> list[str]:
+    """A head and texts as the cells of a column of a table; empty if all texts are.
+
+    >>> in_column("name", ["day", ""]), in_column("name", ["", ""])
+    (['  name', '  day ', '      '], ['', '', ''])
+    """
+    cells = [head, *texts] if any(texts) else [""] * (1 + len(texts))
+    width = max(map(len, cells))
+    return [f"  {cell:{width}}" if width else "" for cell in cells]
 
 
 def describe_all(clusters: Iterable[Any], steps: Iterable[HistoryStep]) -> Descriptions:
     """A line for each of these clusters, with the trend of its share."""
     history = list(steps)
     return Descriptions(
-        ClusterLine(c.id, c.share, c.weight, c.born, trend(history, c.id), c.words()) for c in clusters
+        ClusterLine(c.id, c.share, c.weight, c.born, trend(history, c.id), c.words(), c.name)
+        for c in clusters
     )

@@ -4,15 +4,9 @@ import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
-from streamclust.lineage import (
-    MAX_CLUSTERS_PER_STEP,
-    MAX_EVENTS,
-    MAX_STEPS,
-    Change,
-    History,
-    Lineage,
-    best_pairs,
-)
+from streamclust.lineage import MAX_EVENTS, Change, History, Lineage
+from streamclust.lineage.history import MAX_CLUSTERS_PER_STEP, MAX_STEPS
+from streamclust.lineage.matching import best_pairs
 
 
 def follow(lineage, old, shared, at=10, new_weight=None):
