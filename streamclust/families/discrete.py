@@ -185,9 +185,13 @@ class Betas(NamedTuple):
 
 
 class BernoulliParameters(NamedTuple):
-    """Probabilities of a one (clusters, D)."""
+    """Probabilities of a one and of a zero (clusters, D).
+
+    They are kept apart: where ones weigh 1e17 times as much as zeros, 1 - probability is 0, and a zero impossible.
+    """
 
     probability: Floats
+    complement: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,7 +260,8 @@ class BernoulliProduct:
 
     def parameters(self, posterior: Betas) -> BernoulliParameters:
         """The mean probabilities."""
-        return BernoulliParameters(posterior.ones / (posterior.ones + posterior.zeros))
+        both = posterior.ones + posterior.zeros
+        return BernoulliParameters(posterior.ones / both, posterior.zeros / both)
 
     def labelling_cost(self, posterior: Betas, rows: Floats | Moments) -> Floats:
         """(46) without its mixing term, summed over each row's points."""
@@ -274,8 +279,7 @@ class BernoulliProduct:
     def log_density(cls, parameters: BernoulliParameters, rows: Floats | Moments) -> Floats:
         """Mean Σ_d [x log p + (1-x) log(1-p)] over each row's points."""
         x = np.clip(as_rows(rows, "none").mean, 0.0, 1.0)
-        p = parameters.probability
-        return expected_log(x, p) + expected_log(1 - x, 1 - p)
+        return expected_log(x, parameters.probability) + expected_log(1 - x, parameters.complement)
 
     def generator(self, moments: Moments) -> Floats:
         """Σ [t log t + (1-t) log(1-t)] on t = (1-a) x̄ + a/2 [relaxed BHC]."""

@@ -26,5 +26,5 @@ def marginal(parameters: PointParameters, known: Bools) -> PointParameters:
         share = parameters.probability[:, known]
         return MultinomialParameters(share / share.sum(axis=1, keepdims=True))
     if isinstance(parameters, BernoulliParameters):
-        return BernoulliParameters(parameters.probability[:, known])
+        return BernoulliParameters(parameters.probability[:, known], parameters.complement[:, known])
     return PoissonParameters(parameters.rate[:, known])

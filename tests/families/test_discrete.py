@@ -90,15 +90,21 @@ def test_log_density_is_scipys():
         fast = MULTINOMIAL.log_density(MultinomialParameters(p), row)[0, k]
         assert_allclose(fast + MULTINOMIAL.log_base(COUNTS).mean(), slow)
         slow = np.mean([stats.bernoulli.logpmf(x.astype(int), p[k]).sum() for x in BITS])
-        assert_allclose(BERNOULLI.log_density(BernoulliParameters(p), bits)[0, k], slow)
+        assert_allclose(BERNOULLI.log_density(BernoulliParameters(p, 1 - p), bits)[0, k], slow)
         slow = np.mean([stats.poisson.logpmf(x, p[k]).sum() for x in COUNTS])
         fast = POISSON.log_density(PoissonParameters(p), row)[0, k]
         assert_allclose(fast + POISSON.log_base(COUNTS).mean(), slow)
 
 
 def test_probability_zero_is_impossible_only_for_what_was_seen():
-    p = BernoulliParameters(np.array([[0.0, 1.0]]))
+    p = BernoulliParameters(np.array([[0.0, 1.0]]), np.array([[1.0, 0.0]]))
     assert_allclose(BERNOULLI.log_density(p, np.array([[0.0, 1.0], [1.0, 1.0]]))[:, 0], [0.0, -np.inf])
+
+
+def test_a_zero_where_ones_weigh_next_to_infinitely_much_is_unlikely_but_not_impossible():
+    ones = Moments(np.array([1e20]), np.ones((1, 2)), np.zeros((1, 0)), "none")
+    density = BERNOULLI.predictive(BERNOULLI.posterior(ones), np.array([[1.0, 1.0], [0.0, 1.0]]))[:, 0]
+    assert_allclose(density, [0.0, np.log(BERNOULLI.prior_zeros) - np.log(1e20)], atol=1e-12)
 
 
 def test_parameters_are_posterior_means():
