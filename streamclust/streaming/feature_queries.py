@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamclust._kernels.types import Bools, Floats, Ints
-from streamclust.engine.feature_stream import FeatureStream, PublishedFeatures
+from streamclust._kernels.types import Floats, Ints
+from streamclust.engine.feature_stream import FeatureStream
+from streamclust.engine.published_features import PublishedFeatures
 from streamclust.lineage import Change, Lineage
 from streamclust.schema import Schema
-from streamclust.schema.frames import TableLike
+from streamclust.schema.frames import SeriesLike, TableLike
 from streamclust.streaming.checked_events import Checked
+from streamclust.streaming.predictions import series_like
 from streamclust.streaming.thread_safety import ThreadSafe
 
 if TYPE_CHECKING:
@@ -69,18 +71,18 @@ class FeatureQueries(ThreadSafe):
 
     def _sets(self, rows: Floats) -> list[set[int]]:
         found = self._published
-        return [set(found.ids[has].tolist()) for has in allocated(found, rows)]
+        return [set(found.ids[has].tolist()) for has in found.allocate_any(rows)[0]]
 
     def transform_one(self, x: dict[Any, Any]) -> dict[Any, int]:
         """1 for each feature that the event has, 0 for the others, by id."""
         found = self._published
-        has = allocated(found, self._schema.row(x, extend=False)[None, :])[0]
+        has = found.allocate_any(self._schema.row(x, extend=False)[None, :])[0][0]
         return dict(zip(found.ids.tolist(), has.astype(int).tolist(), strict=True))
 
     def transform_many(self, X: TableLike) -> TableLike:
         """A column of 0 and 1 for each feature: a frame like the one given, or a numpy table."""
         found = self._published
-        Z = allocated(found, self._schema.table(X, extend=False)).astype(np.int64)
+        Z = found.allocate_any(self._schema.table(X, extend=False))[0].astype(np.int64)
         if isinstance(X, (np.ndarray, list, tuple)):
             return Z
         from river.utils.dataframe import into_frame, to_native_frame  # slow to import, and only for frames
@@ -102,6 +104,25 @@ class FeatureQueries(ThreadSafe):
             raise ValueError(f"there is no feature {sorted(unknown)[0]}; present are {sorted(self.features)}")
         has = np.isin(found.ids, list(wanted))
         return self._schema.mapping(found.A[has].sum(axis=0))
+
+    def score_one(self, x: dict[Any, Any]) -> float:
+        """How novel an event is: -log p(x | its features), noise being Gaussian; 0 before the first 64 events.
+
+        >>> from streamclust import StreamFeatures
+        >>> model = StreamFeatures()
+        >>> model.learn_many(np.random.default_rng(0).normal(size=(500, 2)))
+        >>> model.score_one({0: 9.0, 1: 9.0}) > model.score_one({0: 0.0, 1: 0.0})
+        True
+        """
+        return float(self._published.novelty(self._schema.row(x, extend=False)[None, :])[0])
+
+    def score_many(self, X: TableLike) -> SeriesLike:
+        """How novel each event is: an array for an array, else a series like the frame."""
+        return series_like(X, self._published.novelty(self._schema.table(X, extend=False)))
+
+    def novelty_many(self, X: TableLike) -> SeriesLike:
+        """`score_many` by the name that everything else has for it."""
+        return self.score_many(X)
 
     # ---------------------------------------------------------------- what was found
 
@@ -134,7 +155,7 @@ class FeatureQueries(ThreadSafe):
 
     @property
     def events(self) -> list[Change]:
-        """Lifecycle events of the features (born, died); the latest 10,000."""
+        """Lifecycle events of the features (born, died, returned); the latest 10,000."""
         return list(self._stream.lineage)
 
     @property
@@ -159,12 +180,3 @@ class FeatureQueries(ThreadSafe):
         found = self._published
         share = found.weights / found.total if len(found.A) else np.zeros(0)
         return plot_features(found.A, share, shape, [f"feature {i}" for i in found.ids.tolist()], **options)
-
-
-def allocated(features: PublishedFeatures, rows: Floats) -> Bools:
-    """The features of rows that may lack the latest columns, or have more."""
-    width = features.A.shape[1]
-    known = rows[:, :width]
-    if known.shape[1] < width:
-        known = np.pad(known, ((0, 0), (0, width - known.shape[1])), constant_values=np.nan)
-    return features.allocate(known)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any, Self
 
@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from river import base
 
-from streamclust._kernels.types import Floats
 from streamclust.checkpoint import (
     CheckpointError,
     State,
@@ -46,9 +45,10 @@ class StreamFeatures(FixedParameters, FeatureQueries, base.MiniBatchTransformer)
     A cluster owns its events alone; a feature shares them. A photograph of a table has the table, and whichever of four
     objects lie on it: five features, where clustering needs sixteen groups.
 
-    Between refits an event only chooses among the features there are, and their means follow. Features are born and
-    end at refits, which read a uniform sample of the stream. Ids are issued once: a feature keeps its id through
-    refits, and no id comes back.
+    Between refits an event only chooses among the features there are, and their means follow, also where they drift.
+    Features are born at refits, which read a uniform sample of the stream since it last changed; one comes at once when
+    residuals grow. A feature that events no longer have is retired after some 2,000 of them, or three times its
+    longest absence; if it comes back, it has its id again. Ids are issued once, and kept through refits.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class StreamFeatures(FixedParameters, FeatureQueries, base.MiniBatchTransformer)
     refit_every
         Events between refits in the long run.
     reservoir
-        Rows of the sample that refits read: the bound on memory.
+        Rows of the sample that refits read, and number of the latest events that are kept: the bound on memory.
     max_features
         The bound on the number of features; reaching it warns.
     restarts
@@ -74,7 +74,7 @@ class StreamFeatures(FixedParameters, FeatureQueries, base.MiniBatchTransformer)
     seed
         The same seed and events give the same features, however the events are batched.
     on_event
-        Called with each lifecycle event (`Change`: a feature born or died) as it happens.
+        Called with each lifecycle event (`Change`: a feature born, died or returned) as it happens.
 
     Examples
     --------
@@ -225,21 +225,10 @@ class StreamFeatures(FixedParameters, FeatureQueries, base.MiniBatchTransformer)
         schema = Schema(list(names), self.missing, MAX_COLUMNS)
         at = np.array([schema.column(name) for name in their_names], dtype=np.int64)
         theirs.widen(len(their_names))
-
-        def spread(rows: Floats, fill: float) -> Floats:
-            wide = np.full((len(rows), len(schema)), fill)
-            wide[:, at] = rows
-            return wide
-
-        theirs.A, theirs.rows = spread(theirs.A, 0.0), spread(theirs.rows, np.nan)
-        theirs.pending = [spread(row[None, :], np.nan)[0] for row in self._padded(theirs.pending, len(at))]
+        theirs.spread(at, len(schema))
         self._schema = schema
         self._stream.widen(len(schema))
         self._stream.merge(theirs)
-
-    @staticmethod
-    def _padded(rows: Iterable[Floats], width: int) -> list[Floats]:
-        return [np.concatenate([row, np.full(width - len(row), np.nan)]) for row in rows]
 
     # ---------------------------------------------------------------- saving
 

@@ -7,7 +7,10 @@ import numpy as np
 from streamclust._kernels.tree.arrays import DEEP, FREE_PAIRS, Tree
 from streamclust._kernels.tree.merge import note_depths
 from streamclust._kernels.tree.split import CLEARLY, too_deep
-from streamclust._kernels.types import Ints
+from streamclust._kernels.types import Floats, Ints
+
+TIED = 1e-12
+"""Means nearer than this part of the largest are equal but for rounding."""
 
 
 def balance(tree: Tree) -> None:
@@ -50,8 +53,27 @@ def _below(tree: Tree, top: int) -> tuple[Ints, list[int]]:
     return np.array(slots, dtype=np.int64), pairs
 
 
+def _halves(means: Floats, inverse: Floats) -> tuple[int, Floats, Ints, float]:
+    """Where to cut leaves in two, by the median of their means: axis or -1, direction, order, threshold.
+
+    Along the widest axis or, where means tie at the median, as those of 0 and 1 do, across all axes: events must be
+    found where they were put.
+    """
+    d = means.shape[1]
+    sides = np.ptp(means, axis=0) * inverse
+    widest = int(np.argmax(sides * CLEARLY >= sides.max()))
+    for axis, direction in ((widest, np.eye(d)[widest]), (-1, inverse * np.cos(np.arange(1.0, d + 1.0)))):
+        place = means[:, axis] if axis >= 0 else (means * direction).sum(axis=1)
+        order = np.argsort(place, kind="stable")
+        below, above = place[order[len(order) // 2 - 1]], place[order[len(order) // 2]]
+        if above - below > TIED * np.abs(place).max():
+            break
+    threshold = below + 0.5 * (above - below)
+    return axis, direction, order, float(below if threshold >= above else threshold)
+
+
 def _rebuild(tree: Tree, top: int) -> None:
-    """A balanced subtree over the same leaves: by the median of their means along the widest axis."""
+    """A balanced subtree over the same leaves."""
     slots, pairs = _below(tree, top)
     free = int(tree.counts[FREE_PAIRS])
     tree.free_pair[free : free + len(pairs)] = pairs
@@ -63,17 +85,10 @@ def _rebuild(tree: Tree, top: int) -> None:
             tree.child[node] = ~part[0]
             tree.node[part[0]] = node
             continue
-        means = tree.mean[part]
-        sides = np.ptp(means, axis=0) * tree.inverse
-        axis = int(np.argmax(sides * CLEARLY >= sides.max()))
-        order = np.argsort(means[:, axis], kind="stable")
+        tree.axis[node], tree.direction[node], order, tree.threshold[node] = _halves(
+            tree.mean[part], tree.inverse
+        )
         middle = len(part) // 2
-        below, above = means[order[middle - 1], axis], means[order[middle], axis]
-        threshold = below + 0.5 * (above - below)
-        tree.axis[node] = axis
-        tree.threshold[node] = below if threshold >= above else threshold
-        tree.direction[node] = 0.0
-        tree.direction[node, axis] = 1.0
         tree.counts[FREE_PAIRS] -= 1
         child = 2 * int(tree.free_pair[tree.counts[FREE_PAIRS]]) + 1
         tree.child[node] = child

@@ -54,9 +54,8 @@ PARTS = st.lists(
     ("family", "half_life"),
     [
         (family, half_life)
-        for family in ("gaussian", "diagonal", "multinomial", "poisson")
+        for family in ("gaussian", "diagonal", "multinomial", "bernoulli", "poisson")
         for half_life in (None, 1500)
-        # not of bernoulli clusters whose sources are replaced at once: see docs/limits.md
     ],
 )
 @settings(max_examples=5, deadline=None)

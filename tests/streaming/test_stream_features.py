@@ -259,14 +259,14 @@ def test_births_and_deaths_are_logged_once_each():
             logged = len(model.events)
             model.learn_many(piece)
             for change in model.events[logged:]:
-                assert change.kind in ("born", "died")
+                assert change.kind in ("born", "died", "returned")
                 present = (present | set(change.children)) - set(change.parents)
             assert present == set(model.features)
     assert heard == model.events
     born = [i for change in heard for i in change.children]
     assert len(born) == len(set(born)) == max(born) + 1
     assert any(change.kind == "died" for change in heard)
-    assert {i: model.lineage.born_at[i] for i in model.features} == model.lineage.born_at
+    assert set(model.features) == set(model.lineage.born_at) - set(model.lineage.retired)
     assert [step.at for step in model.lineage.history][-1] <= model.n_seen
 
 
@@ -276,6 +276,167 @@ def test_features_of_a_merged_stream_are_born_here():
     other.learn_many(x)
     empty.merge(other)
     assert {i for change in empty.events for i in change.children} >= set(empty.features)
+
+
+def moving(seed=0):
+    """Events and their Z: a feature ends at 3,000 and back at 7,000; another is new from 9,000; one drifts."""
+    rng = np.random.default_rng(seed)
+    at = np.arange(11_000)
+    Z = rng.random((len(at), 4)) < 0.5
+    Z[(at >= 3000) & (at < 7000), 2] = False
+    Z[at < 9000, 3] = False
+    parts = np.concatenate([A, [[0.0, 4, 0, -4, 0, 4, 0, 0, 0, 4]]])
+    drift = np.outer(at / len(at), np.roll(A[0], 1)) * 0.4
+    x = Z @ parts + Z[:, :1] * drift + 0.5 * rng.normal(size=(len(at), 10))
+    return x, Z
+
+
+def rest(model, x):
+    """Residual variance."""
+    means = np.array([list(a.values()) for a in model.features.values()])
+    return float(np.mean((x - model.transform_many(x) @ means) ** 2))
+
+
+@pytest.mark.parametrize("half_life", [None, 5000.0])
+def test_slow_drift_is_followed(half_life):
+    model, rng = small(half_life=half_life), np.random.default_rng(0)
+    away = 3.0 * rng.normal(size=A.shape)
+    for i in range(200):
+        model.learn_many(events(100, seed=i, parts=A + away * i / 200)[0])
+    x, _ = events(1000, seed=300, parts=A + away)
+    assert rest(model, x) < 0.5**2 * 1.1
+    assert len(model.events) == model.n_features == 3
+
+
+def test_a_feature_that_is_gone_has_died_and_returns_under_its_id():
+    x, _ = moving()
+    model = small()
+    model.learn_many(x[:3000])
+    present = set(model.features)
+    assert len(present) == 3
+    model.learn_many(x[3000:7000])
+    (lost,) = present - set(model.features)
+    died = model.events[-1]
+    assert (died.kind, list(died.parents)) == ("died", [lost])
+    assert 5000 < died.at < 6500
+    weight = dict(died.parents)[lost]
+    model.learn_many(x[7000:9000])
+    returned = model.events[-1]
+    assert (returned.kind, list(returned.children)) == ("returned", [lost])
+    assert returned.at < 8000
+    assert abs(returned.away - 4000) < 1000
+    assert set(model.features) == present
+    assert model.weights[lost] > weight
+    again = StreamFeatures.from_state(decode(encode(model.to_state())))
+    assert set(again.features) == present
+
+
+def test_a_feature_that_comes_and_goes_is_given_three_times_its_longest_absence():
+    rng = np.random.default_rng(0)
+    Z = rng.random((26_000, 3)) < 0.5
+    Z[:, 2] &= np.arange(len(Z)) // 1900 % 2 == 0
+    Z[20_000:, 2] = False
+    model = small()
+    model.learn_many(Z @ A + 0.5 * rng.normal(size=(len(Z), 10)))
+    died = [change.at for change in model.events if change.kind == "died"]
+    assert len(died) == 1
+    assert 19_000 + 3 * 1900 - 128 <= died[0] < 26_000
+
+
+def test_a_new_feature_is_found_soon():
+    x, _ = moving()
+    model = small()
+    model.learn_many(x[7000:9000])
+    model.learn_many(x[9000:])
+    born = [change for change in model.events if change.kind == "born" and change.at > 2000]
+    assert len(born) == 1
+    assert born[0].at <= 2600
+
+
+@pytest.mark.parametrize("half_life", [None, 2000.0])
+def test_weights_are_those_of_the_events_that_have_each_feature(half_life):
+    x, Z = moving()
+    model = small(half_life=half_life)
+    for start in range(0, 11_000, 500):
+        model.learn_many(x[start : start + 500])
+        n = (start + 500) // 64 * 64  # what waits for its block has no weight yet
+        w = np.ones(n) if half_life is None else 0.5 ** (np.arange(n)[::-1] / half_life)
+        has = model.transform_many(x)
+        truth = np.append(w @ Z[:n], 0.0)
+        for column, weight in zip(has.T, model.weights.values(), strict=True):
+            same = [np.mean(column == z) for z in Z.T]
+            assert abs(weight - truth[int(np.argmax(same))]) < 0.05 * w.sum() + 10
+
+
+@pytest.mark.parametrize("noise", ["normal", "t"])
+def test_nothing_happens_to_features_of_a_stream_that_stays(noise):
+    rng = np.random.default_rng(5)
+    draw = {"normal": rng.normal, "t": lambda size: rng.standard_t(4, size=size)}[noise]
+    model = small()
+    model.learn_many(2 * (rng.random((20_000, 3)) < 0.5) @ A + draw(size=(20_000, 10)))
+    assert [change.kind for change in model.events] == ["born"] * 3
+    assert model._stream.n_refits < 60
+
+
+def test_restarts_and_batches_are_invisible_where_features_come_and_go():
+    x, _ = moving()
+    whole, parts = small(), small()
+    whole.learn_many(x)
+    for piece in np.split(x, [1000, 3333, 6001, 8005, 9600]):
+        parts.learn_many(piece)
+        parts = StreamFeatures.from_state(decode(encode(parts.to_state())))
+    assert same_state(whole, parts)
+    assert {change.kind for change in whole.events} == {"born", "died", "returned"}
+
+
+def test_a_stream_that_misses_a_feature_merges():
+    x, _ = moving()
+    one, two = small(), small(seed=1)
+    one.learn_many(pd.DataFrame(x[:6500, ::-1], columns=range(9, -1, -1)))
+    assert one.events[-1].kind == "died"
+    two.learn_many(pd.DataFrame(x[7000:9000]))
+    two.merge(one)
+    one.merge(two)
+    for model in (one, two):
+        assert rest(model, x[7000:9000]) < 0.3
+        again = StreamFeatures.from_state(decode(encode(model.to_state())))
+        assert same_state(model, again)
+
+
+# ---------------------------------------------------------------- novelty
+
+
+def naive_novelty(x, means, variance):
+    """-log of the Gaussian density about the nearest sum of features, by trying all."""
+    best = np.inf
+    for number in range(2 ** len(means)):
+        has = np.array([number >> i & 1 for i in range(len(means))], dtype=float)
+        best = min(best, np.nansum((x - has @ means) ** 2))
+    known = np.isfinite(x).sum()
+    return 0.5 * (known * np.log(2 * np.pi * variance) + best / variance)
+
+
+def test_novelty_is_minus_the_log_density_of_what_features_leave():
+    x, _ = events(1024)
+    model = small()
+    assert model.score_one({"a": 1.0}) == 0.0
+    model.learn_many(x)
+    means = np.array([list(a.values()) for a in model.features.values()])
+    variance = model._stream.published.noise
+    assert variance == pytest.approx(0.25, rel=0.1)
+    odd = x[:5].copy()
+    odd[1, 3], odd[2, :4], odd[3] = np.nan, np.nan, np.nan
+    odd[4] += 9.0
+    expected = [naive_novelty(row, means, variance) for row in odd]
+    told = model.score_many(odd)
+    np.testing.assert_allclose(told, expected, rtol=1e-9)
+    np.testing.assert_array_equal(model.novelty_many(odd), told)
+    assert told[4] > told[0] + 100
+    assert told[3] == 0.0
+    assert model.score_one({0: odd[0, 0], "unheard of": 5.0}) == pytest.approx(
+        model.score_one({0: odd[0, 0]})
+    )
+    assert type(model.score_many(pd.DataFrame(odd))) is pd.Series
 
 
 # ---------------------------------------------------------------- missing and bad input

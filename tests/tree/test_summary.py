@@ -334,6 +334,20 @@ def test_sorted_streams_grow_a_tree_and_not_a_chain(order, max_leaves, split):
         np.testing.assert_array_equal(np.sort(points[:, 0]), np.sort(values))
 
 
+@pytest.mark.parametrize("half_life", [None, 800])
+def test_events_of_0_and_1_are_found_where_they_were_put(half_life):
+    """Splits part the neighbours of a row that repeats one by one; subtrees rebuilt cut where means differ."""
+    rng = np.random.default_rng(7)
+    usual = np.arange(24) < 4
+    data = (usual ^ (rng.random((2000, 24)) < 0.03)).astype(float)
+    tree = build(data, scatter="none", half_life=half_life)
+    mine = (data == usual).all(axis=1)
+    age = np.arange(len(data))[::-1]
+    weight = np.ones(len(data)) if half_life is None else 0.5 ** (age / half_life)
+    held = tree.leaf_weights()[tree.shares(usual[None].astype(float)) > 0]
+    assert held.sum() > 0.95 * weight[mine].sum()
+
+
 # ------------------------------------------------------------------ duplicates
 
 MANY = 2000 if INTERPRETED else 20_000

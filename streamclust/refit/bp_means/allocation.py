@@ -17,7 +17,7 @@ from streamclust._kernels.types import Bools, Floats, Ints
 MAX_EXHAUSTIVE_FEATURES = 10
 """Features up to which all 2^K combinations are tried for each row."""
 MAX_QUICK_FEATURES = 4
-"""The same while a search is under way: 2^4 combinations take no longer than flips of one or two features."""
+"""Features up to which quick steps try all combinations: 2^4 take no longer than flips of one or two features."""
 STARTS = 8
 """Random combinations from which flips of one or two features begin, besides the row's own, where features are more."""
 SINGULAR_SHARE = 1e-10
