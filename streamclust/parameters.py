@@ -217,8 +217,10 @@ PARAMETERS: dict[str, Parameter] = {
     "outliers": Parameter(
         float | None,
         None,
-        "Points that are more novel than all but this share of recent events are labelled -1; by default none are.",
-        use_none_to="label every point with its cluster",
+        "Events that are more novel than all but this share of recent events are outside every cluster, and have the "
+        "id -1; by default every event has a cluster.",
+        "`predict_one` of a stream returns None for them. It may be changed at any time.",
+        use_none_to="label every event with its cluster",
     ),
     "leaf_size": Parameter(
         int,
@@ -231,7 +233,6 @@ PARAMETERS: dict[str, Parameter] = {
 
 NOT_TAKEN: dict[str, dict[str, str]] = {
     "StreamClusterer": {
-        "outliers": "`tail_one` tells how rare an event is",
         "leaf_size": "no stream has needed another than the default",
     },
     "StreamEstimator": {
@@ -267,7 +268,7 @@ def taken_by(place: str) -> dict[str, Parameter]:
     """The parameters that a class takes.
 
     >>> [name for name in PARAMETERS if name not in taken_by("StreamClusterer")]
-    ['outliers', 'leaf_size']
+    ['leaf_size']
     """
     return {name: parameter for name, parameter in PARAMETERS.items() if name not in NOT_TAKEN[place]}
 

@@ -100,7 +100,9 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         for embeddings and texts. "unit" divides every event by its length first, however many features it has; an event
         of zeros is refused.
     outliers
-        Points that are more novel than all but this share of recent events are labelled -1; by default none are.
+        Events that are more novel than all but this share of recent events are outside every cluster, and have the id
+        -1; by default every event has a cluster. `predict_one` of a stream returns None for them. It may be changed at
+        any time.
 
     Examples
     --------

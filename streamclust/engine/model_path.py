@@ -1,4 +1,4 @@
-"""The path of a stream's model: what each cluster counts for in it."""
+"""The path of a stream's model, and the weight of young clusters in it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Opened(NamedTuple):
     at: int
     """Event count at which it was opened."""
     each: float
-    """What an event weighed then."""
+    """Weight of an event then."""
 
 
 def fed_from_the_start(ids: Sequence[int], weight: Floats, opened: Sequence[Opened], n_seen: int) -> Floats:
-    """What each cluster would weigh, had it always had the share of events that it has had since it was opened.
+    """Weights that the clusters would have, had each always had the share of events that it has had since it opened.
 
     Else a cluster that was opened a moment ago would be lighter than any other, whatever its share of the stream is.
 

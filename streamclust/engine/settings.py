@@ -144,6 +144,12 @@ def positive(name: str, value: object) -> None:
     check_positive(name, cast(float, value))
 
 
+def a_share(name: str, value: object) -> None:
+    """A number above 0 and below 1."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
+        raise ValueError(f"{name} must be a share of events above 0 and below 1, got {shown(value)}")
+
+
 def or_none(check: Check, meaning: str) -> Check:
     """A check that also allows None, which has a meaning of its own."""
 
@@ -187,6 +193,7 @@ CHECKS: dict[Any, Check] = {float: positive, bool: yes_or_no, Sequence: a_sequen
 BY_NAME: dict[str, Check] = {
     "detail": lambda name, value: check_detail(value),
     "n_clusters": lambda name, value: check_n_clusters(value),
+    "outliers": lambda name, value: a_share(name, value),
 }
 """Checks of parameters whose types do not say what is allowed."""
 ALLOWED: dict[str, Check] = {name: check_of(name, parameter) for name, parameter in PARAMETERS.items()}

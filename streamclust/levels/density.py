@@ -28,7 +28,7 @@ class Landscape(NamedTuple):
 
 
 class Bells(NamedTuple):
-    """Gaussian components about the mean of the data, in units of the data's deviations."""
+    """Gaussian components about the mean of the data, in units of the deviations within components."""
 
     weight: Floats
     mean: Floats
@@ -43,7 +43,8 @@ class Bells(NamedTuple):
         share = components.weight / components.weight.sum()
         centred = components.mean - components.mean[0]
         centred -= share @ centred
-        variance = share @ (np.einsum("kii->ki", full) + centred**2)
+        within = share @ np.einsum("kii->ki", full)  # not of all: a far group would make the others points
+        variance = np.where(within > 0, within, share @ centred**2)
         deviation = np.sqrt(np.where(variance > 0, variance, 1.0))
         covariance = full / (deviation[:, None] * deviation) + TUNING.ridge_variance * np.eye(d)
         return cls(components.weight, centred / deviation, covariance, deviation)

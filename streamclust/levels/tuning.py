@@ -27,7 +27,7 @@ class LevelTuning:
     many clusters of small tables against too few; decided by breast_cancer (2 clusters of K = 5 to 9, ARI .00 to .46
     for .46 to .50) beside wine and iris, which hold over more."""
     ridge_variance: float = 1e-6
-    """Variance added to components, in units of the data's: keeps flat components invertible; not distinguished."""
+    """Variance added to components, in units of that within: keeps flat components invertible; not distinguished."""
 
 
 TUNING = LevelTuning()

@@ -139,6 +139,10 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, Answers, bas
         How wide events are compared: with each feature in its own deviations ("deviation"), or by their angle ("unit"),
         for embeddings and texts. "unit" divides every event by its length first, however many features it has; an event
         of zeros is refused.
+    outliers
+        Events that are more novel than all but this share of recent events are outside every cluster, and have the id
+        -1; by default every event has a cluster. `predict_one` of a stream returns None for them. It may be changed at
+        any time.
 
     Examples
     --------
@@ -179,6 +183,7 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, Answers, bas
         max_features: int | None = None,
         max_directions: int | None = None,
         scale: ScaleName = "deviation",
+        outliers: float | None = None,
     ) -> None:
         self.family = family
         self.refit = refit
@@ -202,6 +207,7 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, Answers, bas
         self.max_features = max_features
         self.max_directions = max_directions
         self.scale = scale
+        self.outliers = outliers
         check_parameters(self._given())
         self._pipeline = self._new_pipeline(Schema(), Engine(0, self._settings(), on_event))
         self._make_locks()
@@ -247,6 +253,9 @@ class StreamClusterer(FixedParameters, Predictions, ClusterQueries, Answers, bas
 
     def _show(self, name: str, value: object) -> None:
         """Show another level at once; a new `detail` takes back a number of clusters that was asked for."""
+        if name == "outliers":
+            object.__setattr__(self, name, value)
+            return
         with self._turn, self._lock:
             self._pipeline.flush()
             detail = cast(Detail, value) if name == "detail" else self.detail

@@ -23,8 +23,8 @@ class FixedParameters(ThreadSafe):
 
     _parameters: ClassVar[tuple[str, ...]]
     """Names of the constructor's parameters; a subclass may take others."""
-    _live_parameters: ClassVar[tuple[str, ...]] = ("detail", "n_clusters")
-    """Parameters that may be changed at any time: they say what is shown, not what is learnt."""
+    _live_parameters: ClassVar[tuple[str, ...]] = ("detail", "n_clusters", "outliers")
+    """Parameters that may be changed at any time: they say what is shown or answered, not what is learnt."""
 
     @property
     def lineage(self) -> Lineage:

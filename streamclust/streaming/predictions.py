@@ -23,14 +23,21 @@ from streamclust.streaming.thread_safety import ThreadSafe
 from streamclust.utils.late import csr_array, issparse
 from streamclust.utils.values import check_table_kind
 
+OUTLIER = -1
+"""Id of events that are outside every cluster."""
+
 
 class Predictions(ThreadSafe):
     """Clusters, probabilities and novelty of events, under the model that is published."""
 
     _pipeline: EventPipeline
+    outliers: float | None
+    """Share of recent events that an event must be more novel than, but for which, to be outside every cluster."""
 
     def predict_one(self, x: dict[Any, Any], level: LevelName = None) -> int | None:
         """The id of the event's cluster; None before the first event, and for an event without any known feature.
+
+        None for an outlier, too, if `outliers` says how rare one is.
 
         `level`: a number of clusters or "fine", instead of the level on show.
         """
@@ -38,10 +45,14 @@ class Predictions(ThreadSafe):
         if model is None:
             return self._pipeline.projection.only_cluster
         row = self._pipeline.schema.plain_row(x)
-        if row is not None and len(row) >= model.n_features:
+        if self.outliers is None and row is not None and len(row) >= model.n_features:
             return model.predict_one(row)
         rows, known = self._read([x], model)
-        return int(model.predict(rows)[0]) if known.all() else None
+        if not known.all():
+            return None
+        if self.outliers is not None and self._outlying(model.novelty(rows), self.outliers).any():
+            return None
+        return int(model.predict(rows)[0])
 
     def predict_proba_one(self, x: dict[Any, Any]) -> dict[int, float]:
         """p(cluster | x) by id: the clusters' shares for an event of no known feature; empty before the first event."""
@@ -80,6 +91,10 @@ class Predictions(ThreadSafe):
 
         return self._if_free(by_now, by_last)
 
+    def _outlying(self, scores: Floats, share: float) -> Bools:
+        """Which of these novelty scores are higher than those of all but a share of recent events."""
+        return np.asarray(self._tails(scores) < share)
+
     def tail_many(self, X: TableLike) -> SeriesLike:
         """`tail_one` of each event: an array for an array, else a series like the frame; all 1 before the first event.
 
@@ -94,8 +109,9 @@ class Predictions(ThreadSafe):
         return series_like(X, self._tails(np.asarray(self._novelty(X))))
 
     def predict_many(self, X: TableLike, level: LevelName = None) -> SeriesLike:
-        """The id of each event's cluster, or None as in `predict_one`: an array, or a series like the frame.
+        """The id of each event's cluster: an array, or a series like the frame; None for events of no known feature.
 
+        It is -1 for outliers, if `outliers` says how rare one is.
         `level`: a number of clusters or "fine", instead of the level on show.
         """
         model = self.model_at(level)
@@ -105,6 +121,8 @@ class Predictions(ThreadSafe):
         else:
             events, known = self._read(X, model)
             ids = model.predict(events)
+            if self.outliers is not None:
+                ids = np.where(self._outlying(model.novelty(events), self.outliers), OUTLIER, ids)
         return series_like(X, known_only(ids, known))
 
     def predict_proba_many(self, X: TableLike) -> TableLike:
@@ -136,7 +154,7 @@ class Predictions(ThreadSafe):
         return np.zeros(len(self._table(X))) if model is None else model.novelty(self._read(X, model)[0])
 
     def assign_many(self, X: TableLike) -> Assignment | None:
-        """The id (or None as in `predict_one`), its probability and the novelty of each event, as arrays.
+        """The id (as in `predict_many`), its probability and the novelty of each event, as arrays.
 
         X is a table as in `learn_many`, or what `check` has read. None before the first event. While wide events wait
         for their sketch, all are one cluster.
@@ -149,6 +167,9 @@ class Predictions(ThreadSafe):
             return Assignment(np.full(n, only), np.ones(n), np.zeros(n), np.zeros(n, dtype=np.int64))
         rows, known = self._read(X, model)
         found = model.assign(rows)
+        if self.outliers is not None:
+            inside = np.where(self._outlying(found.novelty, self.outliers), OUTLIER, found.cluster)
+            found = found._replace(cluster=inside)
         return found._replace(cluster=known_only(found.cluster, known))
 
     def assign_rows(self, rows: Floats, model: Model) -> Assignment:

@@ -62,7 +62,7 @@ def levels():
     model = StreamClusterer(detail="auto", refit_every=10**6)
     model.learn_many(two_clusters(3_000))
     model.learn_many(two_clusters(40) + 60.0)
-    assert model._pipeline.engine.model.opened
+    assert model.to_state().values["model"]["opened"]
     return model
 
 

@@ -122,9 +122,20 @@ def test_the_path_is_that_of_comparing_every_pair_anew(seed, d, k):
 
 
 def ridged(components):
-    """Covariances with the ridge that the path adds, in the data's units."""
-    total = components.total().covariance[0]
-    return components.covariance + 1e-6 * np.diag(np.diag(total))
+    """Covariances with the ridge that the path adds, in units of the deviations within components."""
+    within = np.average(components.covariance, axis=0, weights=components.weight)
+    return components.covariance + 1e-6 * np.diag(np.diag(within))
+
+
+@given(seed=seeds, d=st.integers(1, 3), k=st.integers(2, 6), far=st.floats(1e5, 1e9))
+def test_a_far_group_leaves_the_levels_of_the_others(seed, d, k, far):
+    """A dozen events, however far: the level of one cluster more has the others as they were."""
+    components, _ = gaussians(seed, d, k)
+    group = components[[0]].scale(12.0 / components.weight[0]).shift(np.full(d, far))
+    alone = path_of_gaussians(components, np.arange(k))
+    both = path_of_gaussians(Moments.stack([components, group]), np.arange(k + 1))
+    for number in range(1, k + 1):
+        assert_array_equal(both.labels(number + 1)[:k], alone.labels(number))
 
 
 @given(lost=st.floats(0, 1e6), d=st.integers(1, 30), n=st.floats(1, 1e6))

@@ -7,6 +7,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from streamclust import StreamClusterer
 from streamclust.batch import StreamEstimator
+from streamclust.engine import Engine, EngineSettings
 
 pytestmark = pytest.mark.compiled
 CENTRES = np.random.default_rng(8).normal(size=(5, 3)) * 14
@@ -194,41 +195,32 @@ def test_a_newborn_cluster_is_shown_at_once_however_light(place):
     assert seen[0][1] <= 20_030
 
 
-def three_in_a_row():
-    """Places 0, 10 and 30, of which two clusters are to be shown."""
-    model = StreamClusterer(n_clusters=2)
-    rng = np.random.default_rng(0)
-    model.learn_many(
-        np.array([[0.0, 0.0], [10.0, 0.0], [30.0, 0.0]])[rng.integers(3, size=3_000)]
-        + rng.normal(size=(3_000, 2))
-    )
-    return model
-
-
 def test_clusters_that_have_moved_since_the_refit_are_grouped_as_they_are_now():
-    model = three_in_a_row()
-    stream = model._pipeline.engine.stream
-    published = stream.published
-    left, middle, right = published.shown.predict(np.array([[0.0, 0.0], [10.0, 0.0], [30.0, 0.0]])).tolist()
+    """Of places 0, 10 and 30 two clusters are shown; the middle one goes from the left to the right one."""
+    rng, engine = np.random.default_rng(0), Engine(2, EngineSettings(n_clusters=2))
+    places = np.array([[0.0, 0.0], [10.0, 0.0], [30.0, 0.0]])
+    engine.learn(places[rng.integers(3, size=3_000)] + rng.normal(size=(3_000, 2)))
+    stream, published = engine.stream, engine.model
+    left, middle, right = published.shown.predict(places).tolist()
     assert left == middle != right
+    stream.show_as_of_now()
+    assert engine.model is published
     running = published.result.clusters[np.arange(3)]
     running.mean[running.mean[:, 0].round() == 10.0, 0] += 14.0
-    stream.show_as_of_now()
-    assert stream.published is published
     stream.model = published.learnt(running, moved=True)
     stream.show_as_of_now()
-    now = stream.published
-    assert now.version == published.version + 1
-    left, moved, right = now.shown.predict(np.array([[0.0, 0.0], [24.0, 0.0], [30.0, 0.0]])).tolist()
-    assert left != moved == right
+    assert engine.model.version == published.version + 1
+    left, middle, right = engine.shown.predict(np.add(places, [[0, 0], [14, 0], [0, 0]])).tolist()
+    assert left != middle == right
 
 
-def test_the_path_goes_with_the_checkpoint(tails):
-    model = tails._pipeline.engine.model
-    again = type(model).from_state(model.to_state())
+def test_the_path_goes_with_the_checkpoint():
+    engine = Engine(3, EngineSettings(detail="auto"))
+    engine.learn(heavy_tails(6_000)[0])
+    again = type(engine.model).from_state(engine.model.to_state())
     assert again.kept_path is not None
     for name in ("owner", "children", "zeta"):
-        assert_array_equal(getattr(again.path, name), getattr(model.path, name))
+        assert_array_equal(getattr(again.path, name), getattr(engine.model.path, name))
 
 
 def test_the_estimator_shows_levels():

@@ -157,3 +157,40 @@ def test_a_sketch_is_not_left_for_a_few_wild_events():
     x[2000::1000, 0] = 10.0 ** (6 + 3 * np.arange(10))
     model = assert_finds_five(x, label)
     assert model.residual_growth < 2.0
+
+
+def test_events_outside_every_cluster_are_minus_one_on_request():
+    x, _ = events(6_000)
+    model = StreamClusterer(n_clusters=3)
+    model.learn_many(x)
+    latest, far = x[-2_000:], np.array([[60.0, 60.0], [-40.0, 6.0]])
+    before = model.predict_many(latest)
+    assert (before >= 0).all()
+    assert model.predict_one({0: 60.0, 1: 60.0}) in set(before)
+    model.outliers = 0.01
+    assert model.predict_many(far).tolist() == [-1, -1] == model.predict_many(far, level="fine").tolist()
+    assert model.assign_many(far).cluster.tolist() == [-1, -1]
+    assert model.predict_one({0: 60.0, 1: 60.0}) is None
+    assert model.predict_one({0: 0.0, 1: 0.0}) is not None
+    inside = model.predict_many(latest)
+    outside = inside == -1
+    assert 0.0 < outside.mean() < 0.03
+    np.testing.assert_array_equal(outside, model.tail_many(latest) < 0.01)
+    np.testing.assert_array_equal(inside[~outside], before[~outside])
+    again = StreamClusterer.from_state(model.to_state())
+    assert again.outliers == 0.01
+    np.testing.assert_array_equal(again.predict_many(latest), inside)
+    model.outliers = None
+    np.testing.assert_array_equal(model.predict_many(latest), before)
+    model.outliers = 0.01
+    assert model.predict_many([{"unknown": 1.0}]).tolist() == [None]
+
+
+@pytest.mark.parametrize("share", [0, 1, -0.1, 2.0, True, "few"])
+def test_a_share_of_outliers_that_is_none_is_refused(share):
+    with pytest.raises(ValueError, match="outliers must be a share of events above 0 and below 1"):
+        StreamClusterer(outliers=share)
+    model = StreamClusterer()
+    with pytest.raises(ValueError, match="outliers must be a share"):
+        model.outliers = share
+    assert model.outliers is None
