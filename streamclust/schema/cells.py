@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +16,8 @@ from streamclust.utils.values import MAX_MAGNITUDE, PLAIN
 Columns = dict[Hashable, int]
 
 
-NOTHING_INVALID: Mapping[Hashable, str] = MappingProxyType({})
+NOTHING_INVALID: Mapping[Hashable, str] = {}
+"""Never changed; a mapping that copies and pickles."""
 
 
 class Cells(NamedTuple):
@@ -30,6 +30,8 @@ class Cells(NamedTuple):
     """Columns of all features including the event's new ones; the schema's own mapping if it has none."""
     invalid: Mapping[Hashable, str] = NOTHING_INVALID
     """Features whose values cannot be read, with the reasons; they count as missing."""
+    fields: Any = None
+    """In a schema with categories: what is known of its fields after this event, if that has changed."""
 
 
 Values = Callable[[Mapping[Any, Any]], tuple[Any, ...]]

@@ -448,6 +448,17 @@ def test_one_bad_value_is_a_missing_value(rows, bad, many):
     assert StreamClusterer.from_state(model.to_state()).n_invalid == model.n_invalid
 
 
+def test_events_that_wait_with_gaps_are_copied_and_pickled():
+    model = StreamClusterer()
+    with pytest.warns(InvalidValues):
+        for i in range(30):
+            model.learn_one({"a": float(i), "b": "ERR" if i % 3 == 1 else 1.0})
+    assert model._pipeline.n_waiting
+    twin = pickle.loads(pickle.dumps(model))
+    assert (twin.n_seen, twin.n_invalid) == (30, {"b": 10})
+    assert same(twin, model)
+
+
 def test_predicting_takes_what_learning_takes(rows):
     model = StreamClusterer()
     model.learn_many(rows[:300])
