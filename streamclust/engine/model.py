@@ -22,6 +22,7 @@ from streamclust.engine.results import (
     check_finite,
     chosen,
     cost_form,
+    directions_of,
     having,
     large_rows,
     log_density,
@@ -400,7 +401,8 @@ class Model:
         """The component active of least cost for each complete point, its cluster, and the distance of the nearest."""
         found = np.empty(len(points), dtype=np.int64)
         cost, distance = np.empty(len(points)), np.empty(len(points))
-        assign_points(np.ascontiguousarray(self._own(points)), *self._arrays, found, cost, distance)
+        points = np.ascontiguousarray(self._own(points))
+        assign_points(points, *self._arrays, self._directions, found, cost, distance)
         return Nearest(self.place[found], distance, found)
 
     def see(self, points: Floats) -> Seen:
@@ -411,7 +413,7 @@ class Model:
             cell = np.where(self.outside(points), len(self.rows), self.nearest(points).component)
             return Seen(cell, np.zeros((len(points), 0)))
         seen = Seen(np.empty(len(points), dtype=np.int64), np.empty(points.shape))
-        see_points(points, vector, root, offset, reach(points.shape[1]), *seen)
+        see_points(points, vector, root, offset, self._directions, reach(points.shape[1]), *seen)
         return seen
 
     @property
@@ -478,6 +480,11 @@ class Model:
     def _arrays(self) -> tuple[Floats, Floats | None, Floats]:
         """The costs by which events are assigned."""
         return as_arrays(cost_form(self._widened) if self.moved else self.form)
+
+    @cached_property
+    def _directions(self) -> Floats:
+        """Directions in which the components active lie apart."""
+        return directions_of(self.form)
 
     @cached_property
     def gaussians(self) -> tuple[Floats, Floats]:

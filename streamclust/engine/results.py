@@ -75,6 +75,11 @@ def as_arrays(form: CostForm) -> tuple[Floats, Floats | None, Floats]:
     return plain(form.slope), None, plain(form.offset)
 
 
+def directions_of(form: CostForm) -> Floats:
+    """Directions by which kernels find the clusters that may own a point; none for counts."""
+    return form.directions() if isinstance(form, Quadratic) else np.zeros((0, form.slope.shape[1]))
+
+
 def full_covariances(result: Mixture) -> Floats:
     """Covariances as matrices, whatever form they are kept in."""
     return matrices(result.covariances, result.means.shape[1])

@@ -12,6 +12,7 @@ import numpy as np
 
 from streamclust._kernels.engine.assign import assign_points
 from streamclust._kernels.types import Floats, Ints
+from streamclust.families.cost_form import Quadratic
 from streamclust.families.linalg import cholesky, log_determinant, whitener
 from streamclust.levels.tuning import TUNING
 from streamclust.moments import Moments
@@ -107,9 +108,8 @@ def saddle_heights(mean: Floats, root: Floats, offset: Floats, pairs: Ints) -> F
     points = np.ascontiguousarray((mean[i, None] + t[:, None] * step[:, None]).reshape(-1, mean.shape[1]))
     owner = np.empty(len(points), dtype=np.int64)
     cost, nearest = np.empty(len(points)), np.empty(len(points))
-    assign_points(
-        points, np.ascontiguousarray(mean), root, np.ascontiguousarray(offset), owner, cost, nearest
-    )
+    form = Quadratic(np.ascontiguousarray(mean), root, np.ascontiguousarray(offset))
+    assign_points(points, *form, form.directions(), owner, cost, nearest)
     third = (owner.reshape(density.shape) != i[:, None]) & (owner.reshape(density.shape) != j[:, None])
     density = np.where(third, np.logaddexp(density, -cost.reshape(density.shape)), density)
     return np.asarray(density.min(axis=1))

@@ -163,7 +163,7 @@ class Problem:
             np.ascontiguousarray(part, dtype=float) for part in (self.rows.mean, *form)
         )
         labels, (cost, distance) = np.empty(len(points), dtype=np.int64), np.empty((2, len(points)))
-        assign_points(points, centre, root, offset, labels, cost, distance)
+        assign_points(points, centre, root, offset, form.directions(), labels, cost, distance)
         return labels
 
     def descend(self, clusters: Moments) -> Ownership | None:
