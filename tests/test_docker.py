@@ -223,8 +223,7 @@ def test_the_dashboard_asks_for_metrics_by_the_rules():
             names = set(re.findall(r"\b(?:streamclust|process)_\w+", target["expr"]))
             assert names
             for name in names:
-                assert name.endswith("_total") == ("rate(" in target["expr"]), (
-                    "counters have rates, gauges have none"
-                )
+                counted = name.endswith(("_total", "_bucket"))
+                assert counted == ("rate(" in target["expr"]), "counters have rates, gauges have none"
             assert "cluster=" not in target["expr"]
             assert "{{cluster" not in target["legendFormat"]

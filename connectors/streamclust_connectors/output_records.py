@@ -24,7 +24,9 @@ class AssignmentOutput(msgspec.Struct, gc=False, omit_defaults=True):
     id: Id
     cluster: Annotated[int | None, Meta(description="Id of the cluster; null before the first model")]
     probability: Annotated[float | None, Meta(description="Probability of that cluster, 0 to 1")]
-    novelty: Annotated[float | None, Meta(description="How little the event fits any cluster: 0 (fits) to 1")]
+    novelty: Annotated[
+        float | None, Meta(description="Minus the log density of the event; larger is stranger")
+    ]
     version: Version
     revision: Annotated[int | None, Meta(description="Changes of the clusters within the version")]
     key: Key

@@ -30,6 +30,7 @@ PACKAGES = {
 SECRET = "hunter2-and-more"
 COMMANDS = [
     *(["run"], ["demo"], ["fit"], ["predict"], ["inspect"], ["produce"], ["health"], ["version"], ["warm"]),
+    *(["webhooks"], ["archive"]),
     *(["snapshot", "ls"], ["snapshot", "show"], ["snapshot", "export"]),
     *(["dlq", "ls"], ["dlq", "replay"], ["config", "check"], ["config", "show"], ["config", "schemas"]),
 ]

@@ -11,6 +11,7 @@ from streamclust_connectors.cli import (
     file_commands,
     inspection,
     produce,
+    relay_commands,
     service_commands,
     snapshots,
     spark,
@@ -30,7 +31,17 @@ app = typer.Typer(
     ),
 )
 app.callback()(version.shared)
-for module in (service_commands, produce, demo, file_commands, spark, inspection, warm, version):
+for module in (
+    service_commands,
+    relay_commands,
+    produce,
+    demo,
+    file_commands,
+    spark,
+    inspection,
+    warm,
+    version,
+):
     app.add_typer(module.app)
 app.add_typer(snapshots.app, name="snapshot")
 app.add_typer(dead_letters.app, name="dlq")

@@ -26,6 +26,7 @@ from streamclust_connectors.settings.sections import (
     SnapshotSection,
     SourceKind,
     SourceSection,
+    WebhookSection,
 )
 
 PREFIX = "STREAMCLUST_"
@@ -73,6 +74,7 @@ class Settings(BaseSettings):
     decode: DecodeSection = DecodeSection()
     registry: RegistrySection = RegistrySection()
     output: OutputSection = OutputSection()
+    webhook: WebhookSection = WebhookSection()
     state: Literal["directory", "kafka"] = "directory"
     """Storage of the state: checkpoint.directory or, for one model of a whole consumer group, Kafka."""
     checkpoint: CheckpointSection = CheckpointSection()

@@ -274,6 +274,38 @@ class OutputSection(Section):
     """Kafka: larger dead letters are sent without their value, larger snapshots without details or not at all."""
 
 
+class WebhookSection(Section):
+    """Alerts posted by `streamclust webhooks`."""
+
+    url: str | None = None
+    """URL to which alerts are posted as JSON."""
+    secret: SecretStr | None = None
+    """Secret of the signature (HMAC-SHA256); only from the environment."""
+    secret_file: Path | None = None
+    """File that contains secret."""
+    kinds: Annotated[tuple[str, ...], NoDecode, BeforeValidator(listed)] = (
+        "born",
+        "died",
+        "merged",
+        "returned",
+        "split",
+    )
+    """Kinds of lifecycle events that are alerts."""
+    novelty: float | None = None
+    """Novelty from which on an event is an alert; if not set, none is."""
+    timeout_seconds: Positive = 10.0
+    """Time limit of a request."""
+    give_up_seconds: Positive = 3600.0
+    """Time after which an alert that is not taken is given up, with an error in the log."""
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Self:
+        _read_secrets(self, "secret")
+        if self.url is not None and not self.url.startswith(("http://", "https://")):
+            raise ValueError("url must begin with http:// or https://")
+        return self
+
+
 class CheckpointSection(Section):
     """Checkpoints, from which a restart continues."""
 

@@ -1,0 +1,1 @@
+"""Hands the service's outputs on: webhooks of alerts, and files of Parquet."""
