@@ -406,7 +406,10 @@ class Service:
                 found = learner.assign_many(run[fresh.start - start :])
             with stats.timed("emit"):
                 form = self.policy.form
-                outputs = assignments(partition, events, fresh, found, self._model_name(), refused, form)
+                names = learner.names if isinstance(learner, StreamClusterer) else {}
+                outputs = assignments(
+                    partition, events, fresh, found, self._model_name(), refused, form, names
+                )
                 if outputs:
                     self.sink.emit("assignments", outputs)
             n_assigned = stop - fresh.start - sum(fresh.start <= i < stop for i in refused)
@@ -455,6 +458,18 @@ class Service:
         self.stats.events += len(checked)
         self.stats.refused += refused
         self.partitions.positions[partition] += len(checked) + refused
+
+    def name_cluster(self, cluster: int, name: str | None) -> None:
+        """Give a name to a cluster, or take it away (None), and let a checkpoint with it be due.
+
+        The caller must hold the lock. RuntimeError in a group, whose clusters have no names.
+        """
+        if self.group is not None:
+            raise RuntimeError(
+                "clusters of a group's model cannot be named: name those of a process that learns alone"
+            )
+        self.clusterer.name(cluster, name)
+        self._checkpointer.hasten()
 
     # ---------------------------------------------------------------- state
 

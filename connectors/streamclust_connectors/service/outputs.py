@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import repeat
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -54,7 +55,7 @@ PLAIN_FORM = AssignmentForm()
 
 
 class AssignmentOutput(msgspec.Struct, gc=False, omit_defaults=True):
-    """Cluster of an event under the model published when it arrived, and its component if requested."""
+    """Cluster of an event under the model published when it arrived; its component if requested, its name if any."""
 
     id: str
     cluster: int | None
@@ -65,6 +66,7 @@ class AssignmentOutput(msgspec.Struct, gc=False, omit_defaults=True):
     key: Any
     time: float | None
     component: int | None = None
+    name: str | None = None
 
 
 class FeaturesOutput(msgspec.Struct, gc=False):
@@ -85,11 +87,12 @@ def assignments(
     model: ModelName,
     left_out: Collection[int] = (),
     form: AssignmentForm = PLAIN_FORM,
+    names: Mapping[int, str] = MappingProxyType({}),
 ) -> list[Output]:
     """One output per event of a run or, if `form.bundle` is larger than 1, one output per `form.bundle` events.
 
     `found` holds clusters, or the feature ids of each event; None before the first model. Events whose index is in
-    `left_out` get none.
+    `left_out` get none. `names` are those of clusters that have one.
     """
     none: list[Any] = [None] * (run.stop - run.start)
     ids = events.ids(partition, run)
@@ -106,7 +109,9 @@ def assignments(
         if not form.component:
             columns[3] = none
         contents = [
-            AssignmentOutput(i, cluster, probability, novelty, *model, key, moment, number)
+            AssignmentOutput(
+                i, cluster, probability, novelty, *model, key, moment, number, names.get(cluster)
+            )
             for i, cluster, probability, novelty, number, key, moment in zip(
                 ids, *columns, keys, times, strict=True
             )
