@@ -10,6 +10,7 @@ from streamclust.engine.projection import LeftSketch
 from streamclust.streaming.checked_events import Checked, Reason
 from streamclust.streaming.clusterer import StreamClusterer
 from streamclust.streaming.clusters import Cluster
+from streamclust.streaming.comparison import ClusterChange, ClusterComparison
 from streamclust.streaming.descriptions import ClusterLine, Descriptions, FeatureMixture
 from streamclust.streaming.examples import Example, Representatives
 from streamclust.streaming.refusals import RefusedEvents
@@ -22,6 +23,8 @@ __all__ = [
     "Assignment",
     "Checked",
     "Cluster",
+    "ClusterChange",
+    "ClusterComparison",
     "ClusterLine",
     "ClusterView",
     "ClustererShards",

@@ -1,19 +1,34 @@
-"""Answers: the part of a clusterer that says what its clusters are, for people: names and examples."""
+"""Answers: the part of a clusterer that says what its clusters are, for people: names, examples, comparisons."""
 
 from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, cast
+
+import numpy as np  # noqa: F401  # for the examples
 
 from streamclust._kernels.types import Ints
 from streamclust.engine.representatives import recent_sample
 from streamclust.streaming.checked_events import Checked
+from streamclust.streaming.cluster_queries import ClusterQueries
+from streamclust.streaming.comparison import (
+    MAX_EVENTS,
+    ClusterComparison,
+    Portrait,
+    compare,
+    portrait_of_model,
+    portrait_of_snapshot,
+)
 from streamclust.streaming.examples import Example, Representatives
-from streamclust.streaming.pipeline import EventPipeline
-from streamclust.streaming.thread_safety import ThreadSafe
+from streamclust.streaming.fixed_parameters import FixedParameters
+from streamclust.streaming.predictions import Predictions
+
+if TYPE_CHECKING:
+    from streamclust.hierarchy.dendrogram import Dendrogram
 
 
-class Answers(ThreadSafe):
-    """Names and examples of clusters."""
-
-    _pipeline: EventPipeline
+class Answers(FixedParameters, Predictions, ClusterQueries):
+    """Names and examples of clusters, and what became of them."""
 
     # ---------------------------------------------------------------- names
 
@@ -77,3 +92,45 @@ class Answers(ThreadSafe):
         """
         with self._turn, self._lock:
             return self._pipeline.sampled(checked)
+
+    # ---------------------------------------------------------------- comparing
+
+    def compare(self, earlier: Answers | Dendrogram | str | os.PathLike[str]) -> ClusterComparison:
+        """Changes of the clusters since an earlier state: gone, new, grown, shrunk, moved; prints as a table.
+
+        earlier: a copy of this clusterer, the path of a file that `save` wrote, or a snapshot. Clusters are the same if
+        their ids are; of another stream, those with most recent events in common. `plot()` draws where recent events
+        of then would be now.
+
+        >>> from copy import deepcopy
+        >>> from streamclust import StreamClusterer
+        >>> model, rng = StreamClusterer(), np.random.default_rng(0)
+        >>> model.learn_many(rng.normal(size=(500, 2)) + 30.0 * rng.integers(2, size=(500, 1)))
+        >>> before = deepcopy(model)
+        >>> model.learn_many(rng.normal(size=(500, 2)) + 90.0)
+        >>> print(model.compare(before))
+        before    now  share    now  what became of it
+             0      0    52%    26%  shrunk
+                    2           50%  new: there were no such events
+             1      1    48%    24%  shrunk
+        """
+        before = self._earlier(earlier)  # first: whoever holds both locks might wait for one who has one
+        with self._turn, self._lock:
+            self._pipeline.flush()
+            now, model = portrait_of_model(self), self._pipeline.engine.shown
+            assert model is not None
+            rows = self._wide(before.seen_with(self.feature_names), model)
+            return compare(before, now, model.predict(rows))
+
+    def _earlier(self, earlier: object) -> Portrait:
+        """The clusters of an earlier state."""
+        if isinstance(earlier, (str, os.PathLike)):
+            earlier = type(self).load(earlier)
+        if isinstance(earlier, Answers):
+            return portrait_of_model(earlier, MAX_EVENTS)
+        if hasattr(earlier, "leaves"):
+            family = self._pipeline.engine.settings.family
+            return portrait_of_snapshot(cast("Dendrogram", earlier), family, self.feature_names)
+        raise TypeError(
+            f"an earlier state is a clusterer, a snapshot or the path of a file, got {type(earlier).__name__}"
+        )
