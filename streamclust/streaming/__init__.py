@@ -12,6 +12,7 @@ from streamclust.streaming.clusterer import StreamClusterer
 from streamclust.streaming.clusters import Cluster
 from streamclust.streaming.comparison import ClusterChange, ClusterComparison
 from streamclust.streaming.descriptions import ClusterLine, Descriptions, FeatureMixture
+from streamclust.streaming.diagnosis import DataHint, Diagnosis, Finding
 from streamclust.streaming.examples import Example, Representatives
 from streamclust.streaming.refusals import RefusedEvents
 from streamclust.streaming.shards import ClustererShards, FeatureShards, ModelSharing
@@ -28,11 +29,14 @@ __all__ = [
     "ClusterLine",
     "ClusterView",
     "ClustererShards",
+    "DataHint",
     "Descriptions",
+    "Diagnosis",
     "Example",
     "FeatureMixture",
     "FeatureProfile",
     "FeatureShards",
+    "Finding",
     "LeftSketch",
     "Model",
     "ModelSharing",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import TYPE_CHECKING, cast
 
-import numpy as np  # noqa: F401  # for the examples
+import numpy as np
 
 from streamclust._kernels.types import Ints
 from streamclust.engine.representatives import recent_sample
@@ -19,9 +20,11 @@ from streamclust.streaming.comparison import (
     portrait_of_model,
     portrait_of_snapshot,
 )
+from streamclust.streaming.diagnosis import DataHint, Diagnosis, Inspected, diagnose
 from streamclust.streaming.examples import Example, Representatives
 from streamclust.streaming.fixed_parameters import FixedParameters
 from streamclust.streaming.predictions import Predictions
+from streamclust.utils.late import issparse
 
 if TYPE_CHECKING:
     from streamclust.hierarchy.dendrogram import Dendrogram
@@ -92,6 +95,50 @@ class Answers(FixedParameters, Predictions, ClusterQueries):
         """
         with self._turn, self._lock:
             return self._pipeline.sampled(checked)
+
+    # ---------------------------------------------------------------- diagnosing
+
+    def diagnose(self) -> Diagnosis:
+        """Everything in the data or the result that looks wrong, each with advice; prints as lines.
+
+        One cluster of almost everything, hardly more events than clusters, constant features, ids and times, skewed
+        features, copies, missing values, events that depend on each other, refused events.
+
+        >>> from streamclust import StreamClusterer
+        >>> model, rng = StreamClusterer(), np.random.default_rng(0)
+        >>> for i, kind in enumerate(rng.integers(2, size=500)):
+        ...     model.learn_one({"id": i, "x": rng.normal(9.0 * kind)})
+        >>> [finding.kind for finding in model.diagnose()]
+        ['id']
+        """
+        with self._turn, self._lock:
+            self._pipeline.flush()
+            sample = recent_sample(self._pipeline.projection)
+            dense = sample is not None and not issparse(sample.rows)
+            share = np.array([cluster.share for cluster in self.clusters])
+            return diagnose(
+                Inspected(
+                    family=self._pipeline.engine.settings.family,
+                    names=self.feature_names,
+                    rows=np.asarray(sample.rows, dtype=float)
+                    if sample is not None and dense
+                    else np.empty((0, 0)),
+                    share=share,
+                    n_seen=self.n_seen,
+                    effective=self.effective_events,
+                    n_refused=self._pipeline.refusals.count,
+                    last_refusal=self._pipeline.refusals.latest,
+                    n_shards=len(self._pipeline.engine.shards),
+                )
+            )
+
+    def _hint(self) -> None:
+        """Warn of each kind of finding once."""
+        told = self._pipeline.hinted
+        new = [finding for finding in self.diagnose() if finding.kind not in told]
+        for finding in new:
+            told.add(finding.kind)
+            warnings.warn(f"{finding} (all: `model.diagnose()`)", DataHint, stacklevel=3)
 
     # ---------------------------------------------------------------- comparing
 
