@@ -63,7 +63,9 @@ def trial(name: str, most: int, rng: np.random.Generator, scale: float = 1.0) ->
 def relative(exact: np.ndarray, other: np.ndarray) -> float:
     """Mean difference of two costs, over their mean."""
     total = exact + other
-    return float(np.mean(np.where(total > NO_COST, 2 * np.abs(exact - other) / np.maximum(total, NO_COST), 0.0)))
+    return float(
+        np.mean(np.where(total > NO_COST, 2 * np.abs(exact - other) / np.maximum(total, NO_COST), 0.0))
+    )
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ Weights = list[tuple[int, float]]
 
 
 class AssignmentOutput(msgspec.Struct, gc=False, omit_defaults=True):
-    """Cluster of an event under the model published when it arrived, and its component if requested."""
+    """Cluster of an event under the model published when it arrived; its component if requested, its name if any."""
 
     id: Id
     cluster: Annotated[int | None, Meta(description="Id of the cluster; null before the first model")]
@@ -34,6 +34,7 @@ class AssignmentOutput(msgspec.Struct, gc=False, omit_defaults=True):
     component: Annotated[
         int | None, Meta(description="Component within the cluster; with output.component")
     ] = None
+    name: Annotated[str | None, Meta(description="Name of the cluster, if it was given one")] = None
 
 
 class FeaturesOutput(msgspec.Struct, gc=False):

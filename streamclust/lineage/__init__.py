@@ -4,7 +4,7 @@ from streamclust.lineage.changes import Change, Kind, labelled
 from streamclust.lineage.history import History, HistoryStep
 from streamclust.lineage.lineage import MAX_EVENTS, Lineage, Mark
 from streamclust.lineage.matching import majority
-from streamclust.lineage.names import MAX_NAME_CHARACTERS, checked_name
+from streamclust.lineage.names import MAX_NAME_CHARACTERS, checked_name, one_line
 from streamclust.lineage.visits import Visits
 
 __all__ = [
@@ -20,4 +20,5 @@ __all__ = [
     "checked_name",
     "labelled",
     "majority",
+    "one_line",
 ]

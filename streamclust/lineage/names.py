@@ -10,21 +10,26 @@ MAX_NAME_CHARACTERS = 80
 """Longest name of a cluster."""
 
 
-def checked_name(name: str) -> str:
-    """The name without spaces around it; ValueError if it cannot be one.
+def one_line(name: str) -> str:
+    """Text without characters that cannot be printed, and with single spaces.
 
-    >>> checked_name(" night shift ")
+    >>> one_line(" night   shift ")
     'night shift'
     """
+    return " ".join("".join(c if c.isprintable() else " " for c in name).split())
+
+
+def checked_name(name: str) -> str:
+    """The name in one line; ValueError if it is empty or too long."""
     if not isinstance(name, str):
         raise TypeError(f"a name must be text, got {type(name).__name__}; None takes a name away")
-    name = name.strip()
-    if not name or len(name) > MAX_NAME_CHARACTERS or not name.isprintable():
+    found = one_line(name)
+    if not 1 <= len(found) <= MAX_NAME_CHARACTERS:
         raise ValueError(
-            f"a name must have 1 to {MAX_NAME_CHARACTERS} printable characters, got {name[:100]!r}; "
+            f"a name must have 1 to {MAX_NAME_CHARACTERS} printable characters, got {found[:100]!r}; "
             "None takes a name away"
         )
-    return name
+    return found
 
 
 def inherited(names: Mapping[int, str], changes: Iterable[Change]) -> dict[int, str]:

@@ -3,6 +3,7 @@
 from streamclust.plots.clusters import plot_clusters
 from streamclust.plots.dendrogram import plot_dendrogram
 from streamclust.plots.features import plot_features
+from streamclust.plots.flows import plot_flows
 from streamclust.plots.levels import plot_path
 from streamclust.plots.lineage import plot_lineage
 from streamclust.plots.palette import PALETTE, hex_colour
@@ -23,6 +24,7 @@ __all__ = [
     "plot_clusters",
     "plot_dendrogram",
     "plot_features",
+    "plot_flows",
     "plot_lineage",
     "plot_path",
     "plot_tree",

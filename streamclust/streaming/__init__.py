@@ -10,7 +10,9 @@ from streamclust.engine.projection import LeftSketch
 from streamclust.streaming.checked_events import Checked, Reason
 from streamclust.streaming.clusterer import StreamClusterer
 from streamclust.streaming.clusters import Cluster
+from streamclust.streaming.comparison import ClusterChange, ClusterComparison
 from streamclust.streaming.descriptions import ClusterLine, Descriptions, FeatureMixture
+from streamclust.streaming.diagnosis import DataHint, Diagnosis, Finding
 from streamclust.streaming.examples import Example, Representatives
 from streamclust.streaming.refusals import InvalidValues, RefusedEvents
 from streamclust.streaming.shards import ClustererShards, FeatureShards, ModelSharing
@@ -22,14 +24,19 @@ __all__ = [
     "Assignment",
     "Checked",
     "Cluster",
+    "ClusterChange",
+    "ClusterComparison",
     "ClusterLine",
     "ClusterView",
     "ClustererShards",
+    "DataHint",
     "Descriptions",
+    "Diagnosis",
     "Example",
     "FeatureMixture",
     "FeatureProfile",
     "FeatureShards",
+    "Finding",
     "InvalidValues",
     "LeftSketch",
     "Model",

@@ -1,19 +1,37 @@
-"""Answers: the part of a clusterer that says what its clusters are, for people: names and examples."""
+"""Answers: the part of a clusterer that says what its clusters are, for people: names, examples, comparisons."""
 
 from __future__ import annotations
+
+import os
+import warnings
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
 
 from streamclust._kernels.types import Ints
 from streamclust.engine.representatives import recent_sample
 from streamclust.streaming.checked_events import Checked
+from streamclust.streaming.cluster_queries import ClusterQueries
+from streamclust.streaming.comparison import (
+    MAX_EVENTS,
+    ClusterComparison,
+    Portrait,
+    compare,
+    portrait_of_model,
+    portrait_of_snapshot,
+)
+from streamclust.streaming.diagnosis import DataHint, Diagnosis, Inspected, diagnose
 from streamclust.streaming.examples import Example, Representatives
-from streamclust.streaming.pipeline import EventPipeline
-from streamclust.streaming.thread_safety import ThreadSafe
+from streamclust.streaming.fixed_parameters import FixedParameters
+from streamclust.streaming.predictions import Predictions
+from streamclust.utils.late import issparse
+
+if TYPE_CHECKING:
+    from streamclust.hierarchy.dendrogram import Dendrogram
 
 
-class Answers(ThreadSafe):
-    """Names and examples of clusters."""
-
-    _pipeline: EventPipeline
+class Answers(FixedParameters, Predictions, ClusterQueries):
+    """Names and examples of clusters, and what became of them."""
 
     # ---------------------------------------------------------------- names
 
@@ -77,3 +95,89 @@ class Answers(ThreadSafe):
         """
         with self._turn, self._lock:
             return self._pipeline.sampled(checked)
+
+    # ---------------------------------------------------------------- diagnosing
+
+    def diagnose(self) -> Diagnosis:
+        """Everything in the data or the result that looks wrong, each with advice; prints as lines.
+
+        One cluster of almost everything, hardly more events than clusters, constant features, ids and times, skewed
+        features, copies, missing values, events that depend on each other, refused events.
+
+        >>> from streamclust import StreamClusterer
+        >>> model, rng = StreamClusterer(), np.random.default_rng(0)
+        >>> for i, kind in enumerate(rng.integers(2, size=500)):
+        ...     model.learn_one({"id": i, "x": rng.normal(9.0 * kind)})
+        >>> [finding.kind for finding in model.diagnose()]
+        ['id']
+        """
+        with self._turn, self._lock:
+            self._pipeline.flush()
+            sample = recent_sample(self._pipeline.projection)
+            dense = sample is not None and not issparse(sample.rows)
+            share = np.array([cluster.share for cluster in self.clusters])
+            return diagnose(
+                Inspected(
+                    family=self._pipeline.engine.settings.family,
+                    names=self.feature_names,
+                    rows=np.asarray(sample.rows, dtype=float)
+                    if sample is not None and dense
+                    else np.empty((0, 0)),
+                    share=share,
+                    n_seen=self.n_seen,
+                    effective=self.effective_events,
+                    n_refused=self._pipeline.refusals.count,
+                    last_refusal=self._pipeline.refusals.latest,
+                    n_shards=len(self._pipeline.engine.shards),
+                )
+            )
+
+    def _hint(self) -> None:
+        """Warn of each kind of finding once."""
+        told = self._pipeline.hinted
+        new = [finding for finding in self.diagnose() if finding.kind not in told]
+        for finding in new:
+            told.add(finding.kind)
+            warnings.warn(f"{finding} (all: `model.diagnose()`)", DataHint, stacklevel=3)
+
+    # ---------------------------------------------------------------- comparing
+
+    def compare(self, earlier: Answers | Dendrogram | str | os.PathLike[str]) -> ClusterComparison:
+        """Changes of the clusters since an earlier state: gone, new, grown, shrunk, moved; prints as a table.
+
+        earlier: a copy of this clusterer, the path of a file that `save` wrote, or a snapshot. Clusters are the same if
+        their ids are; of another stream, those with most recent events in common. `plot()` draws where recent events
+        of then would be now.
+
+        >>> from copy import deepcopy
+        >>> from streamclust import StreamClusterer
+        >>> model, rng = StreamClusterer(), np.random.default_rng(0)
+        >>> model.learn_many(rng.normal(size=(500, 2)) + 30.0 * rng.integers(2, size=(500, 1)))
+        >>> before = deepcopy(model)
+        >>> model.learn_many(rng.normal(size=(500, 2)) + 90.0)
+        >>> print(model.compare(before))
+        before    now  share    now  what became of it
+             0      0    52%    26%  shrunk
+                    2           50%  new: there were no such events
+             1      1    48%    24%  shrunk
+        """
+        before = self._earlier(earlier)  # first: whoever holds both locks might wait for one who has one
+        with self._turn, self._lock:
+            self._pipeline.flush()
+            now, model = portrait_of_model(self), self._pipeline.engine.shown
+            assert model is not None
+            rows = self._wide(before.seen_with(self.feature_names), model)
+            return compare(before, now, model.predict(rows))
+
+    def _earlier(self, earlier: object) -> Portrait:
+        """The clusters of an earlier state."""
+        if isinstance(earlier, (str, os.PathLike)):
+            earlier = type(self).load(earlier)
+        if isinstance(earlier, Answers):
+            return portrait_of_model(earlier, MAX_EVENTS)
+        if hasattr(earlier, "leaves"):
+            family = self._pipeline.engine.settings.family
+            return portrait_of_snapshot(cast("Dendrogram", earlier), family, self.feature_names)
+        raise TypeError(
+            f"an earlier state is a clusterer, a snapshot or the path of a file, got {type(earlier).__name__}"
+        )

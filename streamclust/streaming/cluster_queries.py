@@ -35,6 +35,7 @@ class ClusterQueries(ThreadSafe):
 
     _pipeline: EventPipeline
     model_at: Callable[[LevelName], Model | None]
+    _hint: Callable[[], None]
 
     @property
     def model(self) -> Model | None:
@@ -247,6 +248,7 @@ class ClusterQueries(ThreadSafe):
         """All clusters in words, a line each; of one cluster, its features as numbers.
 
         Of one: mean and standard deviation of each feature in it, beside those of all events, the most telling first.
+        What looks wrong in the data is warned of once (`DataHint`); see `diagnose`.
 
         >>> rng = np.random.default_rng(0)
         >>> from streamclust import StreamClusterer
@@ -263,6 +265,7 @@ class ClusterQueries(ThreadSafe):
         """
         if cluster is not None:
             return self.profiles().describe(cluster)
+        self._hint()
         return describe_all(self.clusters, self.lineage.history)
 
     def profiles(self) -> Profiles:

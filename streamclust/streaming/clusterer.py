@@ -46,9 +46,7 @@ from streamclust.schema.frames import TableLike
 from streamclust.streaming.answers import Answers
 from streamclust.streaming.checked_events import Checked
 from streamclust.streaming.cluster_queries import ClusterQueries
-from streamclust.streaming.fixed_parameters import FixedParameters
 from streamclust.streaming.pipeline import EventPipeline
-from streamclust.streaming.predictions import Predictions
 from streamclust.streaming.refusals import invalid_counts
 from streamclust.streaming.shard_transfer import ShardTransfer
 from streamclust.streaming.shards import ClustererShards, ModelSharing
@@ -58,7 +56,7 @@ MAX_FEATURES, MAX_SIMPLE_FEATURES, MAX_WIDE_FEATURES = 256, 1024, 4096
 that, so that events are reduced to a few directions. Each needs some hundreds of megabytes."""
 
 
-class StreamClusterer(FixedParameters, Predictions, ClusterQueries, Answers, base.Clusterer):  # type: ignore[misc]  # predict_one may return None
+class StreamClusterer(Answers, base.Clusterer):  # type: ignore[misc]  # predict_one may return None
     """Clusters of a stream: learns their number, keeps their ids, forgets, and reports changes.
 
     Parameters

@@ -57,6 +57,8 @@ class EventPipeline:
         self._shard: Hashable = 0
         self._warned_of: set[Hashable] = set()
         """Columns that a warning has named."""
+        self.hinted: set[str] = set()
+        """Kinds of findings that a warning has named."""
         family, schema.lenient = engine.settings.family, invalid == "refuse" and schema.missing != "error"
         self._validator = Validator(family, self.zeros, schema.lenient, self.projection.unit)
         self._forgets = self.clocks.forgets

@@ -71,6 +71,24 @@ def test_a_row_opens_it_and_escape_closes_it(closed):
     expect(closed.locator("#detail")).to_be_hidden()
 
 
+def test_a_name_is_written_there_and_stands_everywhere(closed):
+    cluster = ids(closed)[0]
+    closed.locator(f"tr[data-cluster='{cluster}'] td").nth(2).click()
+    opened(closed, cluster)
+    closed.get_by_label("Name", exact=True).fill("night <shift>")
+    closed.keyboard.press("Enter")
+    expect(closed.locator("#detail-named")).to_have_text("Saved.")
+    expect(closed.locator("#detail-title")).to_have_text(f"Cluster {cluster} night <shift>")
+    expect(closed.locator(f"tr[data-cluster='{cluster}'] a")).to_have_text(f"{cluster} night <shift>")
+    expect(closed.locator("#view")).to_contain_text(f"{cluster} night <shift>")
+    closed.get_by_label("Name", exact=True).fill("x" * 80)  # half typed, it is not taken back
+    closed.wait_for_timeout(2500)
+    expect(closed.get_by_label("Name", exact=True)).to_have_value("x" * 80)
+    closed.get_by_label("Name", exact=True).fill("")
+    closed.get_by_role("button", name="Save").click()
+    expect(closed.locator(f"tr[data-cluster='{cluster}'] a")).to_have_text(str(cluster))
+
+
 def test_the_keyboard_opens_it_and_comes_back(closed):
     cluster = ids(closed)[0]
     link = closed.get_by_role("link", name=f"Cluster {cluster} in detail")

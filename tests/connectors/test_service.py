@@ -310,6 +310,31 @@ def test_restarts_are_invisible(tmp_path, before, exactly_once):
         assert repeated == {output.value for output in undisturbed.outputs["assignments"]}
 
 
+def test_names_go_along_and_outlive_a_restart(tmp_path):
+    values, _ = events(N)
+    store, sink = StateDirectory(tmp_path), ListSink()
+    first = Service(MemorySource({P: values[: N // 2]}), sink, StreamClusterer(**OPTIONS), store)
+    first.run_once()
+    first.run()
+    named = first.clusterer.clusters[0].id
+    store.close()
+    store = StateDirectory(tmp_path)
+    source = MemorySource({P: values[: N // 2]})
+    again = Service(source, sink, StreamClusterer(**OPTIONS), store, policy=Policy(checkpoint_every=1e9))
+    while not again.partitions.positions:
+        again.run_once()
+    again.name_cluster(named, "day")
+    again.run_once()  # without a new record: the name alone is worth a checkpoint
+    store.close()
+    store, sink = StateDirectory(tmp_path), ListSink()
+    last = Service(MemorySource({P: values}), sink, StreamClusterer(**OPTIONS), store)
+    last.run()
+    assert last.clusterer.names.get(named) == "day"
+    told = sink.values("assignments")
+    assert len(told) == N - N // 2
+    assert all(one.get("name") == ("day" if one["cluster"] == named else None) for one in told)
+
+
 def test_failures_that_pass_lose_nothing(tmp_path):
     values, rows = events(N)
     for exactly_once in (True, False):

@@ -96,6 +96,37 @@ def test_typical_events_have_their_keys_and_times(start):
             assert list(example["values"].values()) == rows[place].tolist()
 
 
+def test_a_cluster_is_named(api):
+    cluster = api.service.clusterer.clusters[1].id
+    path = f"/v1/clusters/{cluster}/name"
+    assert api.client.put(path, json={"name": " night shift "}).json() == {
+        "id": cluster,
+        "name": "night shift",
+    }
+    assert detail(api, cluster)["name"] == "night shift"
+    listed = {c["id"]: c["name"] for c in api.client.get("/v1/clusters").json()["clusters"]}
+    assert {i for i, name in listed.items() if name} == {cluster}
+    for bad in ({"name": "x" * 81}, {"name": 7}, {}, {"name": "x", "more": 1}):
+        problem(api.client.put(path, json=bad), 422)
+    assert (
+        "no cluster 4711"
+        in problem(api.client.put("/v1/clusters/4711/name", json={"name": "x"}), 404)["detail"]
+    )
+    assert api.client.put(path, json={"name": "night\nshift"}).json()["name"] == "night shift"
+    assert api.client.put(path, json={"name": " "}).json()["name"] is None
+    assert api.client.put(path, json={"name": None}).json()["name"] is None
+    assert detail(api, cluster)["name"] is None
+
+
+def test_only_who_has_the_token_names_clusters(start, monkeypatch):
+    monkeypatch.setenv("STREAMCLUST_HTTP__TOKEN", "secret")
+    found = start()
+    problem(found.client.put("/v1/clusters/0/name", json={"name": "x"}), 401)
+    found.client.headers["Authorization"] = "Bearer secret"
+    found.client.post("/v1/learn", json={"x": 1}).raise_for_status()
+    found.client.put("/v1/clusters/0/name", json={"name": "x"}).raise_for_status()
+
+
 def test_its_share_over_time_ends_with_the_present(shared):
     for cluster in shared.service.clusterer.clusters:
         found = detail(shared, cluster.id)

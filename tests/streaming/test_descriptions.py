@@ -89,6 +89,7 @@ def test_a_model_prints_its_clusters_and_names_its_step_in_a_pipeline(model):
 
 
 @pytest.mark.compiled
+@pytest.mark.filterwarnings("ignore::streamclust.streaming.DataHint")
 def test_names_of_features_are_text_in_html():
     model = StreamClusterer()
     model.learn_many([{"<b>x</b>": float(i % 2) * 50} for i in range(400)])

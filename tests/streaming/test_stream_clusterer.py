@@ -450,9 +450,9 @@ def test_one_bad_value_is_a_missing_value(rows, bad, many):
 
 def test_events_that_wait_with_gaps_are_copied_and_pickled():
     model = StreamClusterer()
+    rows = [{"a": float(i), "b": "ERR" if i % 3 == 1 else 1.0} for i in range(30)]
     with pytest.warns(InvalidValues):
-        for i in range(30):
-            model.learn_one({"a": float(i), "b": "ERR" if i % 3 == 1 else 1.0})
+        list(map(model.learn_one, rows))
     assert model._pipeline.n_waiting
     twin = pickle.loads(pickle.dumps(model))
     assert (twin.n_seen, twin.n_invalid) == (30, {"b": 10})

@@ -15,6 +15,7 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from streamclust import __version__
+from streamclust.lineage import MAX_NAME_CHARACTERS, one_line
 from streamclust.streaming import StreamClusterer
 from streamclust_connectors.http import dashboard, schemas
 from streamclust_connectors.http.backend import Backend
@@ -177,6 +178,21 @@ def add_model(app: FastAPI, backend: Backend) -> None:
         """
         return answer(backend.cluster(id))
 
+    @app.put(
+        "/v1/clusters/{id}/name",
+        tags=["model"],
+        response_model=schemas.ClusterName,
+        responses=documented(404, 409, 422),
+        openapi_extra={"requestBody": schemas.NAME},
+    )
+    async def name_cluster(id: Number, request: Request) -> Response:
+        """Give a name to a cluster, which stays with its id; null takes it away.
+
+        409 for the model of a consumer group, whose clusters have no names.
+        """
+        name = requested_name(await request.body())
+        return answer(await run_in_threadpool(backend.name_cluster, id, name))
+
     @app.get("/v1/history", tags=["model"], response_model=schemas.ServiceHistory, responses=documented(422))
     def history(since: Annotated[float, Query(allow_inf_nan=False)] = 0.0) -> Response:
         """Samples after `since` (seconds since 1970): one per second, fewer for older times."""
@@ -281,6 +297,20 @@ def add_snapshots(app: FastAPI, backend: Backend, settings: Settings) -> None:
         """A snapshot with its tree."""
         taken = backend.snapshot(version)
         return answer(taken.summary | {"dendrogram": taken.dendrogram})
+
+
+class NameBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Request body of PUT /v1/clusters/{id}/name."""
+
+    name: Annotated[str, msgspec.Meta(max_length=MAX_NAME_CHARACTERS)] | None
+
+
+def requested_name(body: bytes) -> str | None:
+    """Name in the body of a request."""
+    try:
+        return one_line(msgspec.json.decode(body, type=NameBody).name or "") or None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise HttpProblem(422, f"the body cannot be read: {error}") from None
 
 
 class SnapshotBody(msgspec.Struct, forbid_unknown_fields=True):

@@ -245,6 +245,23 @@ class Backend:
             "border": detail.border(seen, number),
         }
 
+    def name_cluster(self, number: int, name: str | None) -> dict[str, Any]:
+        """Give a name to a cluster, or take it away."""
+        try:
+            with self.service.lock.within(LOCK_TIMEOUT_SECONDS):
+                if not self.service.stats.ready:  # a state that is loaded next would not have the name
+                    raise HttpProblem(503, "the service is starting or stopping", {"Retry-After": "1"})
+                self.service.name_cluster(number, name)
+        except KeyError as error:
+            raise HttpProblem(404, str(error.args[0])) from None
+        except RuntimeError as error:
+            raise HttpProblem(409, str(error)) from None
+        except ValueError as error:
+            raise HttpProblem(422, str(error)) from None
+        self._model_copy.clear()
+        self._detail.clear()
+        return {"id": number, "name": self.service.clusterer.names.get(number)}
+
     def events(self, after: int, limit: int) -> dict[str, Any]:
         """Lifecycle events after a journal entry."""
         self._model_copy()
@@ -382,6 +399,7 @@ def cluster_json(cluster: Cluster, events: int, before: dict[int, float]) -> dic
     """A cluster as JSON values."""
     return {
         "id": cluster.id,
+        "name": cluster.name,
         "weight": cluster.weight,
         "share": cluster.share,
         "words": cluster.words(),

@@ -35,6 +35,7 @@ class PastClusters:
             if cluster.id not in alive:
                 self._known[cluster.id] = {
                     "at": before.events,
+                    "name": cluster.name,
                     "weight": cluster.weight,
                     "share": cluster.share,
                     "words": cluster.words(),

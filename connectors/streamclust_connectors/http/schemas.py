@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
+
+from streamclust.lineage import MAX_NAME_CHARACTERS
 
 Method = Literal["rbhc", "abc", "bhc"]
 
@@ -87,10 +89,19 @@ class Component(BaseModel):
     """A matrix, its diagonal or a number, depending on the family."""
 
 
+class ClusterName(BaseModel):
+    """Name of a cluster."""
+
+    id: int
+    name: str | None
+
+
 class ClusterSummary(BaseModel):
     """A cluster as it is now."""
 
     id: int
+    name: str | None
+    """Name that it was given; null if it has none."""
     weight: float
     share: float
     words: str
@@ -148,6 +159,10 @@ class Event(BaseModel):
     """Number of events for which a cluster that returned was away; null for other kinds."""
     level: int | None = None
     """Number of clusters of the level on show then; null if all that are found are shown by request."""
+    parent_names: list[tuple[int, str]] = []
+    """Names that parents had, by id."""
+    child_names: list[tuple[int, str]] = []
+    """Names that children have since, by id."""
 
 
 class Events(BaseModel):
@@ -234,6 +249,7 @@ class LastSeen(BaseModel):
 
     at: int
     """Number of events learnt when it was last seen."""
+    name: str | None
     weight: float
     share: float
     words: str
@@ -420,6 +436,21 @@ PREDICT = events_body(
     {"type": "object"},
 )
 """The body of /v1/predict."""
+
+
+class NameRequest(BaseModel):
+    """Body of PUT /v1/clusters/{id}/name."""
+
+    name: Annotated[str, Field(max_length=MAX_NAME_CHARACTERS)] | None
+    """Name, which is kept in one line; null, or nothing to be printed, takes it away."""
+
+
+NAME: dict[str, Any] = {
+    "required": True,
+    "content": {
+        "application/json": {"schema": NameRequest.model_json_schema() | {"additionalProperties": False}}
+    },
+}
 SNAPSHOT: dict[str, Any] = {
     "required": False,
     "content": {

@@ -8,6 +8,7 @@ from typing import Literal, cast
 
 from streamclust.checkpoint import CheckpointError, State
 from streamclust.lineage import Change
+from streamclust.streaming import StreamClusterer
 from streamclust_connectors.incidents import Incident
 from streamclust_connectors.interfaces import (
     DataLoss,
@@ -102,8 +103,9 @@ class AssignedPartitions:
         return self.store is not None and self._version() != self._saved_version
 
     def _version(self) -> object:
-        """A value that changes whenever a record is read or a partition is assigned or revoked."""
-        return self._all_positions(), self.learner.n_seen, self.learner.shards.names
+        """A value that changes whenever a record is read, a partition is assigned or revoked, or a cluster is named."""
+        named = self.learner.names if isinstance(self.learner, StreamClusterer) else {}
+        return self._all_positions(), self.learner.n_seen, self.learner.shards.names, named
 
     def save(self) -> None:
         """Save the model and the offsets of its partitions, including those not yet sought.

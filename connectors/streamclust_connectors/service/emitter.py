@@ -52,11 +52,12 @@ class Emitter:
         found: Assignment | list[list[int]] | None,
         model: ModelName,
         refused: Collection[int],
+        names: Mapping[int, str],
     ) -> None:
         """Send the assignments of a run of events."""
         encode = self._encode("assignments")
         with self._stats.timed("emit"):
-            outputs = assignments(partition, events, run, found, model, refused, self._form, encode)
+            outputs = assignments(partition, events, run, found, model, refused, self._form, encode, names)
             if outputs:
                 self._sink.emit("assignments", outputs)
 

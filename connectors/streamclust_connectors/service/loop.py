@@ -363,7 +363,8 @@ class Service:
         if self.sink.wants("assignments") and fresh.start < stop:
             with stats.timed("assign"):
                 found = learner.assign_many(run[fresh.start - start :])
-            self._emitter.assignments(partition, events, fresh, found, self._model_name(), refused)
+            names = learner.names if isinstance(learner, StreamClusterer) else {}
+            self._emitter.assignments(partition, events, fresh, found, self._model_name(), refused, names)
             n_assigned = stop - fresh.start - sum(fresh.start <= i < stop for i in refused)
         with stats.timed("learn"):
             self._learn_and_keep_keys(
@@ -410,6 +411,18 @@ class Service:
         self.stats.events += len(checked)
         self.stats.refused += refused
         self.partitions.positions[partition] += len(checked) + refused
+
+    def name_cluster(self, cluster: int, name: str | None) -> None:
+        """Give a name to a cluster, or take it away (None), and let a checkpoint with it be due.
+
+        The caller must hold the lock. RuntimeError in a group, whose clusters have no names.
+        """
+        if self.group is not None:
+            raise RuntimeError(
+                "clusters of a group's model cannot be named: name those of a process that learns alone"
+            )
+        self.clusterer.name(cluster, name)
+        self._checkpointer.hasten()
 
     # ---------------------------------------------------------------- state
 

@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import repeat
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -69,11 +70,12 @@ def assignments(
     left_out: Collection[int] = (),
     form: AssignmentForm = PLAIN_FORM,
     encode: Encode = encode_json,
+    names: Mapping[int, str] = MappingProxyType({}),
 ) -> list[Output]:
     """One output per event of a run or, if `form.bundle` is larger than 1, one output per `form.bundle` events.
 
     `found` holds clusters, or the feature ids of each event; None before the first model. Events whose index is in
-    `left_out` get none.
+    `left_out` get none. `names` are those of clusters that have one.
     """
     none: list[Any] = [None] * (run.stop - run.start)
     ids = events.ids(partition, run)
@@ -90,7 +92,9 @@ def assignments(
         if not form.component:
             columns[3] = none
         contents = [
-            AssignmentOutput(i, cluster, probability, novelty, *model, key, moment, number)
+            AssignmentOutput(
+                i, cluster, probability, novelty, *model, key, moment, number, names.get(cluster)
+            )
             for i, cluster, probability, novelty, number, key, moment in zip(
                 ids, *columns, keys, times, strict=True
             )

@@ -2,6 +2,7 @@
 
 import { colour, dash } from "./theme.js";
 import { address, compact, element, percent } from "./format.js";
+import { called } from "./names.js";
 
 const BORDERS = { solid: "solid", dash: "dashed", dot: "dotted" };
 const STEADY = 0.0005; // a change of the share that is none
@@ -27,7 +28,7 @@ export function showClusters(body, clusters, chosen) {
 }
 
 function newRow(id) {
-  const link = element("a", { href: address(id), "aria-label": `Cluster ${id} in detail` });
+  const link = element("a", { href: address(id) });
   const row = element("tr", { "data-cluster": id }, element("td", {}, link));
   row.addEventListener("click", () => { location.hash = address(id); });
   rows.set(id, row);
@@ -39,7 +40,8 @@ function filled(row, c, largest, chosen) {
   bar.style.cssText = `width: ${(100 * c.share) / largest}%; background: ${colour(c.id)}`;
   row.title = c.words;
   const first = row.firstElementChild;
-  first.firstElementChild.replaceChildren(dot(c.id), String(c.id));
+  first.firstElementChild.replaceChildren(dot(c.id), called(c.id, c.name));
+  first.firstElementChild.setAttribute("aria-label", `Cluster ${called(c.id, c.name)} in detail`);
   if (chosen) first.firstElementChild.setAttribute("aria-current", "true");
   else first.firstElementChild.removeAttribute("aria-current");
   while (row.children.length > 1) row.lastElementChild.remove();

@@ -4,6 +4,7 @@ import { colour, dash, draw } from "./theme.js";
 import { dot, trendOf } from "./clusters.js";
 import { address, compact, element, number, percent, spread } from "./format.js";
 import { listChanges, sentence } from "./lifecycle.js";
+import { called } from "./names.js";
 
 const FEW = 8; // features shown before all are asked for
 const COLUMNS = 3; // features of recent events
@@ -30,8 +31,10 @@ export function openDetail(id) {
   panel.hidden = false;
   if (before !== String(id) || fresh) {
     panel.dataset.cluster = id;
-    by("detail-title").replaceChildren(dot(id), `Cluster ${id}`);
+    by("detail-title").replaceChildren(dot(id), `Cluster ${called(id)}`);
     by("detail-told").textContent = "Asking…";
+    by("detail-naming").hidden = true;
+    by("detail-named").textContent = by("detail-name").value = by("detail-name").dataset.kept = "";
     by("detail-body").hidden = true;
     by("detail-all").checked = false;
     panel.scrollTop = 0;
@@ -54,8 +57,10 @@ export function showMissing(reason) {
 
 export function showDetail(found) {
   const { id, alive, lifecycle } = found;
-  by("detail-title").replaceChildren(dot(id), `Cluster ${id}`);
+  const name = (alive ? found : found.last)?.name;
+  by("detail-title").replaceChildren(dot(id), `Cluster ${called(id, name ?? "")}`);
   by("detail-told").textContent = alive ? told(found) : gone(found);
+  showName(alive, name ?? "");
   by("detail-body").hidden = false;
   const shown = alive ? found : found.last && { id, ...found.last };
   for (const part of ["detail-now", "detail-now-too"]) by(part).hidden = !shown;
@@ -68,6 +73,14 @@ export function showDetail(found) {
   }
   showShare(by("detail-share"), found);
   listChanges(by("detail-changes"), lifecycle);
+}
+
+/** The name in its field, unless someone is typing there. */
+function showName(alive, name) {
+  by("detail-naming").hidden = !alive;
+  const field = by("detail-name");
+  if (field.value !== (field.dataset.kept ?? "")) return;
+  field.value = field.dataset.kept = name;
 }
 
 function gone({ lifecycle, last }) {
@@ -172,7 +185,7 @@ function showExamples({ features, examples }) {
 function showBorder({ features, border }) {
   by("detail-border").hidden = !border || border.cluster === null;
   if (by("detail-border").hidden) return;
-  by("detail-border-title").replaceChildren("Between this and ", dot(border.cluster), element("a", { href: address(border.cluster) }, `cluster ${border.cluster}`));
+  by("detail-border-title").replaceChildren("Between this and ", dot(border.cluster), element("a", { href: address(border.cluster) }, `cluster ${called(border.cluster)}`));
   by("detail-border-told").textContent = border.events.length ? "Hard to tell apart, the hardest first."
     : "Its nearest neighbour. No recent event lies between the two.";
   listEvents("detail-between", telling(features), border.events, "cluster", ({ cluster, probability }) =>

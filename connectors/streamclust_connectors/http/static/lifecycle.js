@@ -3,7 +3,8 @@
 import { area, placed } from "./labels.js";
 import { QUIET } from "./novelty.js";
 import { clock, draw, legend, muted, pattern, shade } from "./theme.js";
-import { address, compact, duration, element, local } from "./format.js";
+import { address, compact, duration, element, literal, local } from "./format.js";
+import { called } from "./names.js";
 
 const SIZE = 13; // pixels of the ids
 const INSTANT = 0.001; // seconds between the last sample of a band and its end
@@ -59,7 +60,7 @@ export function showLifecycle(chart, note, all, changes, chosen) {
     y: history.shares.map((now) => now[id] ?? 0), line: { width: 0.5, color: shade(id, chosen) },
     fillcolor: shade(id, chosen),
     fillpattern: { shape: pattern(id), bgcolor: shade(id, chosen), fgcolor: "rgba(255,255,255,.5)", size: 6 },
-    hovertemplate: `cluster ${id}: %{y:.1%}<extra></extra>`,
+    hovertemplate: `cluster ${literal(called(id)).replaceAll("%{", "% {")}: %{y:.1%}<extra></extra>`,
   }));
   const placed = changes.map((change) => place(change, history, order)).filter(Boolean);
   const marks = Object.keys(SYMBOLS).map((kind) => {
@@ -68,7 +69,7 @@ export function showLifecycle(chart, note, all, changes, chosen) {
       type: "scatter", mode: "markers", name: kind, cliponaxis: false,
       x: mine.map((p) => times[p.at]), y: mine.map((p) => p.y),
       marker: { symbol: SYMBOLS[kind], size: 12, color: "#ffffff", line: { color: "#101319", width: 2 } },
-      text: mine.map((p) => sentence(p.change)), hovertemplate: "%{text}<extra></extra>",
+      text: mine.map((p) => literal(sentence(p.change))), hovertemplate: "%{text}<extra></extra>",
     };
   });
   draw(chart, [...bands, ...marks, ends(chart, history, order, times, chosen)], {
@@ -117,8 +118,12 @@ function place(change, history, order) {
 /** How long a cluster that returned was away. */
 const pause = ({ away }) => (away == null ? "" : ` after ${compact(away)} events`);
 
+/** Parents and children, each with the names that they had before or have since. */
+const sides = ({ parents, children, parent_names: before = [], child_names: after = [] }) =>
+  [[parents, new Map(before)], [children, new Map(after)]];
+
 export function sentence(change) {
-  const [before, after] = [change.parents, change.children].map((side) => side.map(([id]) => id).join(", "));
+  const [before, after] = sides(change).map(([side, names]) => side.map(([id]) => called(id, names.get(id) ?? "")).join(", "));
   return `${change.kind} ${before}${before && after ? " → " : ""}${after}${pause(change)}`;
 }
 
@@ -135,6 +140,7 @@ export function listChanges(list, changes) {
 /** The sentence with a link to each cluster. */
 function linkedSentence(change) {
   const { kind, parents, children } = change;
-  const links = (side) => side.flatMap(([id], i) => [i ? ", " : "", element("a", { href: address(id) }, String(id))]);
-  return [`${kind} `, ...links(parents), parents.length && children.length ? " → " : "", ...links(children), pause(change)];
+  const [before, after] = sides(change).map(([side, names]) => side.flatMap(([id], i) =>
+    [i ? ", " : "", element("a", { href: address(id) }, called(id, names.get(id) ?? ""))]));
+  return [`${kind} `, ...before, parents.length && children.length ? " → " : "", ...after, pause(change)];
 }

@@ -15,6 +15,7 @@ import { compared, offerSnapshots } from "./snapshots.js";
 import { copyButton, showStart } from "./start.js";
 import { themeButton } from "./theme.js";
 import { shownChanges, shownHistory, timeControls } from "./time.js";
+import { keepNames } from "./names.js";
 import { offerAxes, pairAxes, showView, viewQuery } from "./view.js";
 
 const SECOND = 1000;
@@ -48,6 +49,7 @@ async function refresh() {
   if (status.events > 0) {
     const [found, view] = await Promise.all([ask("clusters"), ask(viewQuery(axes)), catchUp(), askDetail()]);
     Object.assign(state, { clusters: found.clusters, view });
+    keepNames(found.clusters);
     if (turns++ % SNAPSHOTS === 0) await latestSnapshot();
   }
   Object.assign(state, { status, history: joined(state.history, more) });
@@ -163,6 +165,21 @@ function showChosen() {
   else if (state.detail?.id === id) showDetail(state.detail);
 }
 
+/** Save the name that was written for the cluster on show. */
+async function saveName() {
+  const [id, name, said] = [linked(), by("detail-name").value.trim(), by("detail-named")];
+  try {
+    const body = JSON.stringify({ name: name || null });
+    const kept = await ask(`clusters/${id}/name`, { method: "PUT", body });
+    by("detail-name").dataset.kept = by("detail-name").value = kept.name ?? "";
+    said.textContent = "Saved.";
+    tick();
+  } catch (error) {
+    if (error instanceof Unauthorised) askForToken(true);
+    else said.textContent = `Not saved: ${error.message}.`;
+  }
+}
+
 /** What the address says has changed. */
 async function choose() {
   openDetail(linked());
@@ -260,6 +277,8 @@ document.addEventListener("visibilitychange", tick);
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && !by("ask").open) closeDetail();
 });
+by("detail-naming").addEventListener("submit", (event) => { event.preventDefault(); saveName(); });
+by("detail-name").addEventListener("input", () => { by("detail-named").textContent = ""; });
 by("detail-close").addEventListener("click", closeDetail);
 by("detail-all").addEventListener("change", showChosen);
 const pick = (id) => { location.hash = address(id); };

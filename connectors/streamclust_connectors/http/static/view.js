@@ -3,6 +3,7 @@
 import { area, placed } from "./labels.js";
 import { colour, dash, draw, muted, shade } from "./theme.js";
 import { element, literal, percent } from "./format.js";
+import { called, written as labelOf } from "./names.js";
 
 const PRINCIPAL = "";
 const SIZE = 15; // pixels of the ids
@@ -57,7 +58,7 @@ export function showView(chart, note, view, chosen) {
     : lines(c, c.ellipses, { width: 2.5, dash: dash(c.id) })));
   const centres = {
     type: "scatter", mode: "markers", x: clusters.map((c) => c.x), y: clusters.map((c) => c.y),
-    hovertext: clusters.map((c) => `cluster ${c.id}: ${percent(c.share)}`), hoverinfo: "text",
+    hovertext: clusters.map((c) => `cluster ${literal(called(c.id))}: ${percent(c.share)}`), hoverinfo: "text",
     marker: { symbol: "cross", size: 8, color: clusters.map((c) => shade(c.id, chosen)) },
   };
   const all = (axis) => [...leaves[axis], ...clusters.flatMap((c) => [c[axis], ...c.ellipses.flatMap((curve) => curve[axis])])];
@@ -89,7 +90,7 @@ function written(chart, clusters, chosen, [[left, right], [low, high]]) {
     const [[west, south], [east, north]] = [Math.min, Math.max].map((end) => pixel([end(...ends.x), end(...ends.y)]));
     const [x, y] = pixel([c.x, c.y]);
     const beside = SIZE * 0.65;
-    return { id: c.id, share: c.share, text: String(c.id),
+    return { id: c.id, share: c.share, text: labelOf(c.id),
       places: [[x, north + beside], [x, south - beside], [east + beside, y], [west - beside, y], [east, north], [west, south]] };
   }).filter(({ places: [[x, y]] }) => x > 0 && x < width && y > 0 && y < height);
   labels.sort((a, b) => (b.id === chosen) - (a.id === chosen) || b.share - a.share);
