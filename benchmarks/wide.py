@@ -6,7 +6,11 @@ is loaded and compiled is no part of a rate. Rates are of `learn_many`; what `se
 apart.
 Memory is how much the resident set grew while one model learnt, apart from the events, in a process of its own.
 
+`--embeddings FILE` streams labelled embeddings (an .npz file with a table and an array of labels) through several
+numbers of directions, beside MiniBatchKMeans told K; `--only cost` fits digits and a planted table of 50,000 x 38.
+
 Run it: python benchmarks/wide.py [--events 100000] [--seeds 1] [--only D,K] [--data DIR]
+        python benchmarks/wide.py --embeddings FILE [--seeds 5] [--directions 16,64]
 """
 
 from __future__ import annotations
@@ -210,6 +214,76 @@ def tables(data: Path | None, seeds: int) -> None:
             print(line, flush=True)
 
 
+def embeddings(file: Path, directions: list[int], seeds: int) -> None:
+    """Real embeddings streamed in several orders, K not told."""
+    from sklearn.cluster import MiniBatchKMeans
+    from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score
+
+    arrays = [np.load(file)[name] for name in np.load(file).files]
+    table = next(array for array in arrays if array.ndim == 2).astype(np.float32)
+    given = next(array for array in arrays if array.shape == (len(table),))
+    labels = np.unique(given, return_inverse=True)[1]
+    told = int(labels.max()) + 1
+
+    def line(how: str, found: NDArray[np.int64], of: NDArray[np.int64], took: float) -> None:
+        scores = adjusted_rand_score(of, found), adjusted_mutual_info_score(of, found)
+        k = len(np.unique(found))
+        print(f"  {how:24} K {k:4}  ARI {scores[0]:.3f}  AMI {scores[1]:.3f}  {took:6.1f} s CPU", flush=True)
+
+    for seed in range(seeds):
+        order = np.random.default_rng(seed).permutation(len(table))
+        rows, of = table[order], labels[order]
+        print(f"{file.stem} {rows.shape[0]:,} x {rows.shape[1]}, {told} labels, order {seed}", flush=True)
+        with threadpool_limits(1):
+            began = time.process_time()
+            peer = MiniBatchKMeans(told, batch_size=16_384, n_init=3, random_state=seed).fit(rows)
+            line("MiniBatchKMeans told K", peer.labels_, of, time.process_time() - began)
+            for most in directions:
+                model = StreamClusterer(scale="unit", max_directions=most)
+                began = time.process_time()
+                for start in range(0, len(rows), BATCH):
+                    model.learn_many(rows[start : start + BATCH])
+                model.settle()
+                took = time.process_time() - began
+                line(
+                    f"{model.sketch.n_directions} directions", model.predict_many(rows).astype(int), of, took
+                )
+
+
+def atoms(seed: int, n: int = 50_000, k: int = 10) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """A planted table: 30 normal columns, four that are 0 for a share of each cluster, and four constants."""
+    rng = np.random.default_rng(seed)
+    of = rng.integers(k, size=n)
+    normal = (1.5 * rng.normal(size=(k, 30)))[of] + rng.normal(size=(n, 30))
+    rate = rng.uniform(0.2, 0.8, size=(k, 4))[of]
+    zeros = np.where(rng.random((n, 4)) < rate, 0.0, rng.normal(size=(n, 4)) + 1.0)
+    return np.hstack([normal, zeros, np.full((n, 4), [0.0, 1.0, 3.5, -2.0])]), of
+
+
+def cost(seeds: int) -> None:
+    """CPU seconds of fits of wide tables, all rows at once."""
+    from sklearn.datasets import load_digits
+    from sklearn.metrics import adjusted_rand_score
+
+    from streamclust.batch import BayesianKMeans
+
+    x, of = load_digits(return_X_y=True)
+    BayesianKMeans().fit(x[:300])  # what is loaded and compiled
+    for seed in range(seeds):
+        order = np.random.default_rng(seed).permutation(len(x))
+        for name, rows, labels in (("digits", x[order], of[order]), ("atoms and constants", *atoms(seed))):
+            with threadpool_limits(1):
+                began = time.process_time()
+                model = BayesianKMeans().fit(rows)
+                took = time.process_time() - began
+            ari = adjusted_rand_score(labels, model.labels_)
+            shape = f"{rows.shape[0]:,} x {rows.shape[1]}"
+            print(
+                f"{name:20} {shape:12} seed {seed}: K {model.n_clusters_:3}  ARI {ari:.3f}  {took:.2f} s CPU",
+                flush=True,
+            )
+
+
 class Tails:
     """Tables as of words in mails: most entries are 0, the others log-normal, in units that differ by column.
 
@@ -278,12 +352,25 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=100_000)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument(
-        "--only", help="one size, as 384,20; 'tables' for the labelled tables, 'tails' for planted ones"
+        "--only",
+        help="one size, as 384,20; 'tables' for the labelled tables, 'tails' for planted ones, 'cost' for CPU",
     )
     parser.add_argument("--memory", help=argparse.SUPPRESS)
     parser.add_argument("--data", type=Path, help="a directory with spambase.data and pendigits.tra")
+    parser.add_argument(
+        "--embeddings", type=Path, help="an .npz file with a table of embeddings and their labels"
+    )
+    parser.add_argument("--directions", default="16,64", help="numbers of directions for --embeddings")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
+    if arguments.embeddings:
+        embeddings(
+            arguments.embeddings, [int(most) for most in arguments.directions.split(",")], arguments.seeds
+        )
+        return
+    if arguments.only == "cost":
+        cost(arguments.seeds)
+        return
     if arguments.memory:
         d, k = map(int, arguments.memory.split(","))
         memory(d, k, arguments.events)

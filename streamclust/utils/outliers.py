@@ -6,6 +6,8 @@ values does not see it.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from streamclust._kernels.types import Bools, Floats
@@ -36,9 +38,12 @@ def middle_and_unit(values: Floats, weight: Floats | None = None) -> tuple[float
     >>> middle_and_unit(np.array([0.0, 0.0, 0.0, 1.0, 2.0, 3.0]))
     (0.0, 2.0)
     """
-    reached = np.arange(1.0, len(values) + 1) if weight is None else np.cumsum(weight)
-    half = (0.5 - ROUNDING) * reached[-1]
-    last = np.searchsorted(reached, np.append(0.0, reached[:-1]) + half)
+    n = len(values)
+    if weight is None:
+        last = np.arange(n) + max(math.ceil((0.5 - ROUNDING) * n), 1) - 1
+    else:
+        reached = np.cumsum(weight)
+        last = np.searchsorted(reached, np.append(0.0, reached[:-1]) + (0.5 - ROUNDING) * reached[-1])
     first = np.flatnonzero(last < len(values))
     width = values[last[first]] - values[first]
     start = int(first[np.argmin(width)])
@@ -60,19 +65,27 @@ def far_reach(values: Floats, weight: Floats | None = None) -> tuple[float, floa
     known = ~np.isnan(values)
     if weight is not None:
         known &= weight > 0
-    order = np.flatnonzero(known)[np.argsort(values[known], kind="stable")]
-    if len(order) < MIN_ROWS:
+    if np.count_nonzero(known) < MIN_ROWS:
         return None
-    ordered = values[order]
-    mass = np.ones(len(order)) if weight is None else weight[order]
+    ordered, mass = sorted_with(values[known], None if weight is None else weight[known])
     middle, unit = middle_and_unit(ordered, mass)
     if middle != 0.0 and np.count_nonzero(ordered != middle) < MIN_GROUP_ROWS:
         unit = min(unit, abs(middle))
     reach = FAR_DEVIATIONS * unit
     far = np.abs(ordered - middle) > reach
     # of few rows that weigh much, or of many that weigh little
-    share = min(float(np.mean(far)), float(mass @ far / mass.sum()))
+    share = float(np.mean(far))
+    if mass is not None:
+        share = min(share, float(mass @ far / mass.sum()))
     return (middle, reach) if unit > 0.0 and 0.0 < share <= MAX_FAR_SHARE else None
+
+
+def sorted_with(values: Floats, weight: Floats | None) -> tuple[Floats, Floats | None]:
+    """Sorted values with their weights; None for equal weights: to sort an index takes much longer."""
+    if weight is None or np.ptp(weight) == 0:
+        return np.sort(values), None
+    order = np.argsort(values, kind="stable")
+    return values[order], weight[order]
 
 
 def far_values(points: Floats, weight: Floats | None = None) -> Bools:

@@ -47,6 +47,24 @@ def test_units_do_not_matter(power, shift, seed):
     assert_array_equal(outlying(x * scale + shift * scale), outlying(x + shift))
 
 
+@given(
+    st.integers(0, 2**32),
+    st.integers(MIN_ROWS, 200),
+    st.sampled_from([1.0, 0.1, 3e5]),
+    st.sampled_from([0, 1, 3]),
+)
+def test_equal_weights_are_none(seed, n, weight, decimals):
+    """Also beside rows that weigh nothing; and nearly equal ones, which are sorted with the values, are no others."""
+    rng = np.random.default_rng(seed)
+    x = np.round(rng.standard_cauchy(size=(n, 3)) ** 3, decimals)
+    expected = far_values(x)
+    assert_array_equal(far_values(x, np.full(n, weight)), expected)
+    nearly = weight * (1.0 + 1e-13 * rng.random(n))
+    assert_array_equal(far_values(x, nearly), expected)
+    more = np.concatenate([x, np.full((5, 3), 7.0)])
+    assert_array_equal(far_values(more, np.append(nearly, np.zeros(5)))[:n], expected)
+
+
 @pytest.mark.parametrize("count", [1, MIN_GROUP_ROWS - 1, MIN_GROUP_ROWS, 20])
 def test_groups_of_five_are_no_outliers(count):
     x = np.random.default_rng(0).normal(size=(1000, 1))
