@@ -111,10 +111,11 @@ def test_outsiders_in_a_row_are_few_independent_events():
     assert group_evidence(sequence(0, 200, 2, 0), group) == 1.0
 
 
+@pytest.mark.parametrize("options", [{}, {"refit": "dp-means"}, {"refit": "dp-means", "birth_penalty": 36.0}])
 @pytest.mark.parametrize("time", [10, 100, 300])
-def test_wandering_sources_are_no_change(time):
+def test_wandering_sources_are_no_change(time, options):
     rows, source = wandering(1, 30_000, time)
-    model = StreamClusterer()
+    model = StreamClusterer(**options)
     model.learn_many(rows[:10_000])
     before = len(model.events)
     model.learn_many(rows[10_000:])
@@ -134,11 +135,12 @@ def test_independent_streams_have_all_their_events():
     assert model.effective_events == 9000.0
 
 
-def test_a_change_of_wandering_sources_is_found():
+@pytest.mark.parametrize(("refit", "time"), [("bkm", 10), ("dp-means", 0.01)])
+def test_a_change_of_wandering_sources_is_found(refit, time):
     """A place where no source has been before is a change, however the sources wander."""
-    rows, _ = wandering(2, 20_000, 10)
-    moved, _ = wandering(3, 20_000, 10)
-    model = StreamClusterer()
+    rows, _ = wandering(2, 20_000, time)
+    moved, _ = wandering(3, 20_000, time)
+    model = StreamClusterer(refit=refit)
     model.learn_many(rows)
     old = {cluster.id for cluster in model.clusters}
     moved += np.array([60.0, 0.0])
