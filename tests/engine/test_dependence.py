@@ -127,6 +127,19 @@ def test_wandering_sources_are_no_change(time, options):
     assert model.effective_events < len(rows) / (time / 2)
 
 
+@pytest.mark.parametrize("times", [10, 20, 50])
+def test_events_many_times_in_a_row_count_for_what_they_tell(times):
+    """The first events are all equal: that tells of as many events as there are, and of no more."""
+    rng = np.random.default_rng(1)
+    rows = np.repeat(CENTRES[rng.integers(5, size=400)] + rng.normal(size=(400, 2)), times, axis=0)
+    model = StreamClusterer()
+    for first in range(0, len(rows), 1000):
+        model.learn_many(rows[first : first + 1000])
+        n = min(first + 1000, len(rows))
+        assert n / times / 10 <= model.effective_events <= n / times * 3
+    assert model.n_clusters == 5
+
+
 def test_independent_streams_have_all_their_events():
     rng = np.random.default_rng(0)
     model = StreamClusterer()
