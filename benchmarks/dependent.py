@@ -4,6 +4,7 @@
     python benchmarks/dependent.py --quick                      less than a minute of CPU instead of three
     python benchmarks/dependent.py --only wander --seeds 5      one table, on more streams
     python benchmarks/dependent.py --only shifts --shift-events 4000000
+    python benchmarks/dependent.py --only wander --refit dp-means
     python benchmarks/dependent.py --only occupancy --data DIR --picture river.png
 
 `occupancy` reads occupancy.csv.gz from DIR: the sensors of a room, a row a minute in their own order [UCI, Occupancy
@@ -49,6 +50,8 @@ DENSTREAM_START = 250
 """Events that DenStream begins with: with its default of 1,000 it would tell nothing of short streams."""
 MIN_DESCRIBED_EVENTS = 200
 """Events that an id is given between two lifecycle events from which it is described."""
+OURS: dict[str, Any] = {"background": False}
+"""Settings of our clusterer."""
 FEATURES = ("Temperature", "Humidity", "Light", "CO2")
 
 
@@ -154,7 +157,7 @@ def shifts(seed: int, half: int, cycles: int) -> Stream:
 
 def learn(stream: Stream) -> tuple[Outcome, StreamClusterer]:
     """Our outcome, each part predicted before it is learnt."""
-    model, spent, counts, worths = StreamClusterer(background=False), 0.0, [], []
+    model, spent, counts, worths = StreamClusterer(**OURS), 0.0, [], []
     found = np.full(len(stream.rows), -1)
     for first in range(0, len(stream.rows), PART_EVENTS):
         part = stream.rows[first : first + PART_EVENTS]
@@ -179,7 +182,7 @@ def learn(stream: Stream) -> tuple[Outcome, StreamClusterer]:
 def peers(k: int) -> dict[str, list[Callable[[], Any]]]:
     """Clusterers that learn one by one, each with its settings: ours, told nothing, and River's."""
     return {
-        "ours": [lambda: StreamClusterer(background=False)],
+        "ours": [lambda: StreamClusterer(**OURS)],
         "DBSTREAM": [lambda r=r: cluster.DBSTREAM(clustering_threshold=r) for r in RADII],
         "DenStream": [
             lambda r=r: cluster.DenStream(decaying_factor=0.001, epsilon=r, n_samples_init=DENSTREAM_START)
@@ -347,7 +350,7 @@ def wait_for_birth(seed: int, share: float, time: float) -> int | None:
         place = place + np.array([1.0, 0.0])
     rows = old.rows.copy()
     rows[new] = place + wandering(rng, int(new.sum()), 2, time)
-    model = StreamClusterer(background=False)
+    model = StreamClusterer(**OURS)
     model.learn_many(rows[:before])
     known = {cluster.id for cluster in model.clusters}
     for first in range(before, len(rows), 50):
@@ -445,6 +448,7 @@ def main() -> None:
         "--shift-events", type=int, help="the longest stream of shifts (default: 400,000; quick: 40,000)"
     )
     parser.add_argument("--river-events", type=int, help="events for River's (default: 6,000; quick: 3,000)")
+    parser.add_argument("--refit", choices=("bkm", "chunky-em", "dp-means"), default="bkm")
     parser.add_argument("--data", type=Path, help="folder of occupancy.csv.gz")
     parser.add_argument("--picture", type=Path, help="file for the river plot of occupancy")
     a = parser.parse_args()
@@ -452,6 +456,7 @@ def main() -> None:
     def or_else(given: int | None, full: int, quick: int) -> int:
         return given if given is not None else quick if a.quick else full
 
+    OURS["refit"] = a.refit
     seeds = range(a.first, a.first + or_else(a.seeds, 3, 1))
     n, river = or_else(a.events, 40_000, 20_000), or_else(a.river_events, 6000, 3000)
     tables: dict[str, Callable[[], None]] = {

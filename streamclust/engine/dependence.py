@@ -88,7 +88,8 @@ class BlockCurve:
         """Events of a cluster that tell as much as one independent event, at least: 1 if none is seen to depend.
 
         The largest that blocks of any length show, or that of an AR(1) process whose neighbours differ as little. Where
-        the curve has not levelled off, the geometric mean of that and of half the events of a cluster.
+        the curve has not levelled off, the geometric mean of that and of half the events of a cluster. No more than the
+        events of a cluster: together they tell what one does, at least.
         """
         known = np.flatnonzero(self.n_bends >= TUNING.min_bends)
         if not len(known):
@@ -100,7 +101,7 @@ class BlockCurve:
             return 1.0
         if last > 0 and curve[last] / self.margin[last] > TUNING.rising * curve[last - 1]:
             time = max(time, float(np.sqrt(time * self.n_own / 2)))
-        return time
+        return max(1.0, min(time, self.n_own))
 
     def _neighbours_time(self) -> float:
         """Autocorrelation time of the AR(1) process whose second differences vary as those of single events do.

@@ -81,9 +81,16 @@ class RadiusSearch:
         self.rows = rows[np.flatnonzero(rows.weight > 0)]
 
     def near(self, radius: Floats, start: Floats | None) -> tuple[Labelling, Floats]:
-        """The clusters of least free energy for this radius and those next to it, and their radius."""
+        """The clusters of least free energy for this radius and those next to it, and their radius.
+
+        The start's own clusters, of the sampled events, stay if theirs is less: leaves in which events of several new
+        clusters lie cannot tell those apart.
+        """
         tried = [(self.within(radius * step, start), radius * step) for step in NEXT_RADII]
-        return min(tried, key=lambda found: found[0].free_energy)
+        best, found = min(tried, key=lambda state: state[0].free_energy)
+        if start is not None:
+            best = min(best, self._scored(start / radius, radius), key=lambda state: state.free_energy)
+        return best, found
 
     def best_radius(self, unit: Floats) -> tuple[Labelling, Floats]:
         """The clusters of least free energy, and their radius, in multiples of a unit for each feature.

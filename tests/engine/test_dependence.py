@@ -111,10 +111,11 @@ def test_outsiders_in_a_row_are_few_independent_events():
     assert group_evidence(sequence(0, 200, 2, 0), group) == 1.0
 
 
+@pytest.mark.parametrize("options", [{}, {"refit": "dp-means"}, {"refit": "dp-means", "birth_penalty": 36.0}])
 @pytest.mark.parametrize("time", [10, 100, 300])
-def test_wandering_sources_are_no_change(time):
+def test_wandering_sources_are_no_change(time, options):
     rows, source = wandering(1, 30_000, time)
-    model = StreamClusterer()
+    model = StreamClusterer(**options)
     model.learn_many(rows[:10_000])
     before = len(model.events)
     model.learn_many(rows[10_000:])
@@ -126,6 +127,19 @@ def test_wandering_sources_are_no_change(time):
     assert model.effective_events < len(rows) / (time / 2)
 
 
+@pytest.mark.parametrize("times", [10, 20, 50])
+def test_events_many_times_in_a_row_count_for_what_they_tell(times):
+    """The first events are all equal: that tells of as many events as there are, and of no more."""
+    rng = np.random.default_rng(1)
+    rows = np.repeat(CENTRES[rng.integers(5, size=400)] + rng.normal(size=(400, 2)), times, axis=0)
+    model = StreamClusterer()
+    for first in range(0, len(rows), 1000):
+        model.learn_many(rows[first : first + 1000])
+        n = min(first + 1000, len(rows))
+        assert n / times / 10 <= model.effective_events <= n / times * 3
+    assert model.n_clusters == 5
+
+
 def test_independent_streams_have_all_their_events():
     rng = np.random.default_rng(0)
     model = StreamClusterer()
@@ -134,11 +148,12 @@ def test_independent_streams_have_all_their_events():
     assert model.effective_events == 9000.0
 
 
-def test_a_change_of_wandering_sources_is_found():
+@pytest.mark.parametrize(("refit", "time"), [("bkm", 10), ("dp-means", 0.01)])
+def test_a_change_of_wandering_sources_is_found(refit, time):
     """A place where no source has been before is a change, however the sources wander."""
-    rows, _ = wandering(2, 20_000, 10)
-    moved, _ = wandering(3, 20_000, 10)
-    model = StreamClusterer()
+    rows, _ = wandering(2, 20_000, time)
+    moved, _ = wandering(3, 20_000, time)
+    model = StreamClusterer(refit=refit)
     model.learn_many(rows)
     old = {cluster.id for cluster in model.clusters}
     moved += np.array([60.0, 0.0])
