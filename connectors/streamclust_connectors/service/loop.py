@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from streamclust.lineage import Change
-from streamclust.streaming import Checked, Model, StreamClusterer
+from streamclust.streaming import Assignment, Checked, Model, StreamClusterer
 from streamclust_connectors.decode import Decoded, Decoder, Failure, learnable_events
 from streamclust_connectors.incidents import Incident
 from streamclust_connectors.interfaces import (
@@ -47,6 +47,7 @@ from streamclust_connectors.service.outputs import (
     assignments,
     dead_letter,
     group_lifecycle,
+    ids_by_level,
     lifecycle,
     snapshot,
 )
@@ -406,7 +407,11 @@ class Service:
                 found = learner.assign_many(run[fresh.start - start :])
             with stats.timed("emit"):
                 form = self.policy.form
-                outputs = assignments(partition, events, fresh, found, self._model_name(), refused, form)
+                levels = None
+                if form.levels and isinstance(learner, StreamClusterer) and isinstance(found, Assignment):
+                    levels = ids_by_level(learner, found, form.levels)
+                model = self._model_name()
+                outputs = assignments(partition, events, fresh, found, model, refused, form, levels)
                 if outputs:
                     self.sink.emit("assignments", outputs)
             n_assigned = stop - fresh.start - sum(fresh.start <= i < stop for i in refused)

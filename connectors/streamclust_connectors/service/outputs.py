@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -47,6 +47,8 @@ class AssignmentForm(NamedTuple):
     """Names of the input's headers to copy."""
     timestamps: bool = False
     """Whether the message has the input's timestamp."""
+    levels: Collection[int | Literal["fine"]] = ()
+    """Levels of which assignments name the event's cluster, too."""
 
 
 PLAIN_FORM = AssignmentForm()
@@ -54,7 +56,7 @@ PLAIN_FORM = AssignmentForm()
 
 
 class AssignmentOutput(msgspec.Struct, gc=False, omit_defaults=True):
-    """Cluster of an event under the model published when it arrived, and its component if requested."""
+    """Cluster of an event under the model published when it arrived; its component and other levels if requested."""
 
     id: str
     cluster: int | None
@@ -65,6 +67,8 @@ class AssignmentOutput(msgspec.Struct, gc=False, omit_defaults=True):
     key: Any
     time: float | None
     component: int | None = None
+    levels: dict[str, int] | None = None
+    """Id of its cluster at each of some levels, by the level's name."""
 
 
 class FeaturesOutput(msgspec.Struct, gc=False):
@@ -85,11 +89,12 @@ def assignments(
     model: ModelName,
     left_out: Collection[int] = (),
     form: AssignmentForm = PLAIN_FORM,
+    levels: Mapping[str, Sequence[int]] | None = None,
 ) -> list[Output]:
     """One output per event of a run or, if `form.bundle` is larger than 1, one output per `form.bundle` events.
 
     `found` holds clusters, or the feature ids of each event; None before the first model. Events whose index is in
-    `left_out` get none.
+    `left_out` get none. `levels` has the id of each event's cluster at some levels, by name.
     """
     none: list[Any] = [None] * (run.stop - run.start)
     ids = events.ids(partition, run)
@@ -106,9 +111,9 @@ def assignments(
         if not form.component:
             columns[3] = none
         contents = [
-            AssignmentOutput(i, cluster, probability, novelty, *model, key, moment, number)
-            for i, cluster, probability, novelty, number, key, moment in zip(
-                ids, *columns, keys, times, strict=True
+            AssignmentOutput(i, cluster, probability, novelty, *model, key, moment, number, at_levels)
+            for i, cluster, probability, novelty, number, key, moment, at_levels in zip(
+                ids, *columns, keys, times, by_event(levels) if levels else none, strict=True
             )
         ]
     records = events.records[run]
@@ -125,6 +130,22 @@ def assignments(
     # not strict: `repeat` never ends
     fields = zip(map(encode, contents), keys, headers, repeat(partition), timestamps, strict=False)
     return list(map(tuple.__new__, repeat(Output), fields))
+
+
+def by_event(levels: Mapping[str, Sequence[int]]) -> list[dict[str, int]]:
+    """Ids by level, for each event.
+
+    >>> by_event({"fine": [3, 4], "2": [0, 0]})
+    [{'fine': 3, '2': 0}, {'fine': 4, '2': 0}]
+    """
+    return [dict(zip(levels, ids, strict=True)) for ids in zip(*levels.values(), strict=True)]
+
+
+def ids_by_level(
+    clusterer: StreamClusterer, found: Assignment, levels: Collection[int | Literal["fine"]]
+) -> dict[str, list[int]]:
+    """Id of each event's cluster at some levels, by the level's name."""
+    return {str(level): clusterer.ids_at(found.component, level).tolist() for level in levels}
 
 
 def copied_headers(records: Sequence[Record], names: Collection[str]) -> Iterable[Headers]:
