@@ -80,6 +80,15 @@ def test_the_environment_writes_lists_numbers_and_switches_as_text(monkeypatch):
     }
 
 
+@pytest.mark.parametrize("text", ["fine,10", '["fine", 10]', "fine, 10"])
+def test_levels_of_assignments_are_words_or_numbers(text, monkeypatch):
+    monkeypatch.setenv("STREAMCLUST_OUTPUT__LEVELS", text)
+    assert load().output.levels == ("fine", 10)
+    monkeypatch.setenv("STREAMCLUST_OUTPUT__LEVELS", "0")
+    with pytest.raises(ConfigError, match=r"output\.levels"):
+        load()
+
+
 def test_an_empty_flag_takes_a_setting_back(monkeypatch):
     monkeypatch.setenv("STREAMCLUST_ENGINE__HALF_LIFE", "1000")
     assert load(overrides={"engine": {"half_life": ""}}).engine.half_life is None

@@ -35,6 +35,9 @@ class AssignmentOutput(msgspec.Struct, gc=False, omit_defaults=True):
         int | None, Meta(description="Component within the cluster; with output.component")
     ] = None
     name: Annotated[str | None, Meta(description="Name of the cluster, if it was given one")] = None
+    levels: Annotated[
+        list[int], Meta(description="Ids of its cluster at the levels of output.levels, in their order")
+    ] = msgspec.field(default_factory=list)
 
 
 class FeaturesOutput(msgspec.Struct, gc=False):
@@ -135,7 +138,7 @@ def columns(record: type[msgspec.Struct]) -> list[Column]:
     """The columns of a flat output; a field of any type is text there.
 
     >>> [column.kind for column in columns(AssignmentOutput)]
-    ['string', 'long', 'double', 'double', 'long', 'long', 'string', 'double', 'long']
+    ['string', 'long', 'double', 'double', 'long', 'long', 'string', 'double', 'long', 'string', 'long']
     """
     found = []
     for name, hint in get_type_hints(record, include_extras=True).items():

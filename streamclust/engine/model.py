@@ -164,10 +164,13 @@ class Model:
             return self.kept_path
         return path_of_result(self.published.active, self.place, self._active_plateaus)
 
-    def path_now(self, n_seen: int) -> Path:
-        """The path from the active clusters as of the last look, young ones at the share of events that they have."""
+    def path_now(self, n_seen: int, together: Ints | None = None) -> Path:
+        """The path from the active clusters as of the last look, young ones at the share of events that they have.
+
+        `together` is the group of each active cluster on show; below 0: of none.
+        """
         weight = fed_from_the_start(self.names.tolist(), self.clusters.weight, self.opened, n_seen)
-        return path_of_result(self.active, self.place, self._active_plateaus, weight)
+        return path_of_result(self.active, self.place, self._active_plateaus, weight, together)
 
     @property
     def _active_plateaus(self) -> Ints:
@@ -193,12 +196,13 @@ class Model:
     def at(self, level: LevelName = None) -> Model:
         """The model with the clusters of a level: a number of clusters, "fine", or (None) the one on show.
 
-        The ids of a level of a given number are those of the oldest of the finest clusters in each of its clusters.
+        The level on show has its own ids, however it is asked for; at others a cluster has the id of the oldest of the
+        finest clusters in it.
         """
-        if level is None:
-            return self.shown
         if level == "fine":
             return self.finest
+        if level is None or (type(level) is int and level == len(self.shown.names)):
+            return self.shown
         finest, path = np.array(self.ids, dtype=np.int64), self.path
         if isinstance(level, bool) or not isinstance(level, Integral) or not 1 <= level <= path.n_finest:
             raise ValueError(f'level must be "fine" or from 1 to {path.n_finest}, got {level!r}')

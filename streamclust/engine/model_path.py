@@ -41,8 +41,17 @@ def fed_from_the_start(ids: Sequence[int], weight: Floats, opened: Sequence[Open
     return found
 
 
-def path_of_result(active: Result, owner: Ints, plateaus: Ints, weight: Floats | None = None) -> Path:
-    """The path from the components of active clusters; `weight` is what each cluster counts for, if not its own."""
+def path_of_result(
+    active: Result,
+    owner: Ints,
+    plateaus: Ints,
+    weight: Floats | None = None,
+    together: Ints | None = None,
+) -> Path:
+    """The path from the components of active clusters.
+
+    `weight` is what each cluster counts for, if not its own; `together` says which are on show as one.
+    """
     if weight is not None:
         own = np.bincount(owner, active.clusters.weight)
         factor = np.where(own > 0, weight / np.where(own > 0, own, 1.0), 1.0)[owner]
@@ -50,7 +59,7 @@ def path_of_result(active: Result, owner: Ints, plateaus: Ints, weight: Floats |
     n_events = active.n_effective if isinstance(active, Partition) else active.total
     observed = active.clusters if weight is None else active.clusters.scale(factor)
     if isinstance(active, Partition) and not isinstance(fitted, GaussianParameters):
-        return path_of_counts(active.family, active.mixture, observed, owner, n_events)
+        return path_of_counts(active.family, active.mixture, observed, owner, n_events, together)
     assert isinstance(fitted, GaussianParameters)
     components = gaussian_components(observed.weight, fitted.mean, fitted.covariance)
-    return path_of_gaussians(components, owner, plateaus, n_events, observed)
+    return path_of_gaussians(components, owner, plateaus, n_events, observed, together)

@@ -66,23 +66,26 @@ class ShownLevel:
     def kept(self, settings: EngineSettings, path: Path) -> int | None:
         """Number of clusters at the resolution on show; None if another level is to be shown.
 
-        By default the resolution that was shown stays until another level stands out clearly more, or until there is
-        far more evidence than it was chosen by.
+        Where the data choose, among all levels or those of a range, the resolution that was shown stays until another
+        level stands out clearly more, or until there is far more evidence than it was chosen by.
         """
+        asked = settings.n_clusters
+        chooses = isinstance(asked, tuple) or (asked is None and settings.detail == "auto")
         binds = path.n_events < TUNING.early_growth * self.n_events
-        if settings.detail != "auto" or settings.n_clusters is not None or not self.resolution or not binds:
+        if not (chooses and self.resolution and binds):
             return None
         number = path.at(min(self.resolution / path.n_events, 1.0))
-        stands_out = prominence(path)
-        outdone = stands_out[chosen_level(path) - 1] >= TUNING.level_margin * stands_out[number - 1]
-        return None if number == 1 or outdone else number
+        if number == 1 or (isinstance(asked, tuple) and not asked[0] <= number <= asked[1]):
+            return None
+        stands_out, best = prominence(path), chosen_level(path, settings.detail, asked)
+        return number if stands_out[best - 1] < TUNING.level_margin * stands_out[number - 1] else None
 
     def differs(self, settings: EngineSettings, model: Model, n_seen: int) -> bool:
         """Whether other clusters are to be shown of a model that has changed since it was published."""
         if self.lineage is None or len(model.names) == 1:
             return False
-        path = model.path_now(n_seen)
         shown = np.array(model.shown_ids)[model.membership.active_clusters]
+        path = model.path_now(n_seen, shown)
         return not np.array_equal(path.clusters(self.choose(settings, path)), by_first(shown))
 
     def show(
@@ -102,7 +105,8 @@ class ShownLevel:
             return model
         shared = same_ids(before, model) if shared is None else shared
         old = Groups.of(before) if before is not None else NOTHING
-        model = replace(model, kept_path=model.path_now(model.n_seen))
+        on_show = old.parents(shared.common)[model.membership.active_clusters]
+        model = replace(model, kept_path=model.path_now(model.n_seen, on_show if self.resolution else None))
         if self.kept(settings, model.path) is None:
             self.n_events = model.path.n_events
         number = self.choose(settings, model.path)
@@ -161,6 +165,13 @@ class Groups:
         group = np.where(shown >= 0, np.searchsorted(ids, shown), -1)
         return cls(group, len(ids), ids=tuple(ids.tolist()))
 
+    def parents(self, common: Floats) -> Ints:
+        """For each new finest cluster the group with which it has most weight in common; -1 if none has any."""
+        if not self.n_groups:
+            return np.full(common.shape[1], -1)
+        shared = self.member.T @ common
+        return np.where(shared.any(axis=0), shared.argmax(axis=0), -1)
+
     @property
     def member(self) -> Floats:
         """(finest clusters, groups): 1 where a cluster is of a group."""
@@ -217,8 +228,7 @@ def regrouped(model: Model, n_clusters: int, old: Groups, common: Floats) -> Gro
     group[active] = model.path.clusters(n_clusters)
     retired: dict[int, int] = {}
     if len(active) < len(model.ids) and old.n_groups:
-        of_old = old.member.T @ common
-        parent = np.where(of_old.any(axis=0), of_old.argmax(axis=0), -1)
+        parent = old.parents(common)
         fed = set(parent[active].tolist())
         for c in np.flatnonzero(group < 0).tolist():
             if parent[c] >= 0 and parent[c] not in fed:

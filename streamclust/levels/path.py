@@ -27,6 +27,7 @@ from streamclust._kernels.types import Floats, Ints
 from streamclust.families import AnyFamily, Mixture
 from streamclust.families.gaussian import GaussianParameters
 from streamclust.levels.density import Bells, landscape
+from streamclust.levels.tuning import TUNING
 from streamclust.moments import Moments
 from streamclust.refit.partition import Partition
 from streamclust.shapes import gaussian_components
@@ -139,11 +140,13 @@ def path_of_gaussians(
     plateaus: Ints = NO_PAIRS,
     n_events: float | None = None,
     observed: Moments | None = None,
+    together: Ints | None = None,
 ) -> Path:
     """The path from Gaussian components, some pairs of which are `plateaus`.
 
     `observed` are the moments of the components' events, if a prior makes the components' covariances others.
-    `n_events` is how many events' evidence there is: the components' weight, unless told.
+    `n_events` is how many events' evidence there is: the components' weight, unless told. `together` says which
+    clusters are on show as one: see `merged_down`.
     """
     n = float(components.weight.sum()) if n_events is None else n_events
     components = components.scale(n / float(components.weight.sum()))
@@ -151,15 +154,21 @@ def path_of_gaussians(
     clusters = GaussianClusters(
         bells, bells if observed is None else bells.varying(observed), owner, plateaus
     )
-    return merged_down(clusters, owner, n, components.n_features)
+    return merged_down(clusters, owner, n, components.n_features, together)
 
 
 def path_of_counts(
-    family: AnyFamily, mixture: Mixture, components: Moments, owner: Ints, n_events: float
+    family: AnyFamily,
+    mixture: Mixture,
+    components: Moments,
+    owner: Ints,
+    n_events: float,
+    together: Ints | None = None,
 ) -> Path:
     """The path from clusters of counts, or of mixed tables: a merge loses the free energy that it adds."""
     components = components.scale(n_events / float(components.weight.sum()))
-    return merged_down(CountClusters(family, mixture, components, owner, n_events), owner, n_events, 1)
+    clusters = CountClusters(family, mixture, components, owner, n_events)
+    return merged_down(clusters, owner, n_events, 1, together)
 
 
 class GaussianClusters:
@@ -235,17 +244,28 @@ class CountClusters:
 
 
 def merged_down(
-    clusters: GaussianClusters | CountClusters, owner: Ints, n_events: float, n_numbers: int
+    clusters: GaussianClusters | CountClusters,
+    owner: Ints,
+    n_events: float,
+    n_numbers: int,
+    together: Ints | None = None,
 ) -> Path:
-    """Merge the pair that loses least, until one cluster is left; two differ in `n_numbers` numbers."""
+    """Merge the pair that loses least, until one cluster is left; two differ in `n_numbers` numbers.
+
+    Clusters of one number in `together`, those below 0 apart, are on show as one. Such a pair merges first unless
+    another loses less by a factor of `shown_margin`: of two merges that lose nearly the same, the one on show stays.
+    """
     k = int(owner.max()) + 1
+    group = np.full(k, -1) if together is None else np.array(together)
     loss = np.full((k, k), np.inf)
     for c in range(k - 1):
         loss[c, c + 1 :] = clusters.losses(c, np.arange(c + 1, k))
     alive, node = np.ones(k, dtype=bool), np.arange(k)
     children, lost = np.zeros((k - 1, 2), dtype=np.int64), np.zeros(k - 1)
     for t in range(k - 1):
-        a, b = divmod(int(loss.argmin()), k)
+        shown = (group[:, None] == group) & (group >= 0)
+        a, b = divmod(int(np.where(shown, loss / TUNING.shown_margin, loss).argmin()), k)
+        group[a] = group[a] if shown[a, b] else -1
         children[t], lost[t] = sorted((node[a], node[b])), loss[a, b]
         clusters.merge(a, b)
         node[a], alive[b] = k + t, False

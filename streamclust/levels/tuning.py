@@ -26,6 +26,9 @@ class LevelTuning:
     """Factor in ζ over which a level must hold to be shown though the refit's own evidence is for more clusters. Too
     many clusters of small tables against too few; decided by breast_cancer (2 clusters of K = 5 to 9, ARI .00 to .46
     for .46 to .50) beside wine and iris, which hold over more."""
+    shown_margin: float = 2.0
+    """Factor by which another merge must lose less than one that is on show to come before it. Smaller follows the data
+    sooner, larger keeps ids quieter. Not distinguished."""
     ridge_variance: float = 1e-6
     """Variance added to components, in units of that within: keeps flat components invertible; not distinguished."""
 

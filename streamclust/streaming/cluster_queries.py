@@ -274,8 +274,10 @@ class ClusterQueries(ThreadSafe):
             self._pipeline.flush()
             return profiles(self._pipeline.engine, self.feature_names, self.sketch)
 
-    def view(self) -> ClusterView:
+    def view(self, level: LevelName = None) -> ClusterView:
         """Data for pictures: the clusters, the leaves of the summary, and the cluster of each leaf.
+
+        `level`: a number of clusters or "fine", instead of the level on show.
 
         >>> from streamclust import StreamClusterer
         >>> model = StreamClusterer()
@@ -285,7 +287,9 @@ class ClusterQueries(ThreadSafe):
         """
         with self._turn, self._lock:
             self._pipeline.flush()
-            return cluster_view(self._pipeline.engine, self.feature_names, self._expanded)
+            return cluster_view(
+                self._pipeline.engine, self.feature_names, self._expanded, self.model_at(level)
+            )
 
     @property
     def tree(self) -> SummaryTree:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamclust._kernels.types import Bools, Floats
+from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine import Model
 from streamclust.engine.event_rows import Row, sparse_rows, with_width
 from streamclust.engine.model import Assignment
@@ -180,6 +180,25 @@ class Predictions(ThreadSafe):
         self._pipeline.check_values(rows)
         found = model.assign(self._wide(rows, model))
         return found._replace(cluster=known_only(found.cluster, any_known(rows)))
+
+    def ids_at(self, components: Ints, level: LevelName) -> Ints:
+        """Ids, at a level, of the clusters of components that `assign_many` has named under this model.
+
+        `level`: "fine" or a number of clusters; of more than there are, all that there are.
+
+        >>> from streamclust import StreamClusterer
+        >>> model = StreamClusterer()
+        >>> rows = np.random.default_rng(0).normal(size=(600, 2)) + np.repeat([[0.0], [30.0], [200.0]], 200, axis=0)
+        >>> model.learn_many(np.random.default_rng(1).permutation(rows))
+        >>> found = model.assign_many(np.array([[0.0, 0.0], [30.0, 30.0], [200.0, 200.0]]))
+        >>> [len(set(model.ids_at(found.component, level).tolist())) for level in (1, 2, "fine", 99)]
+        [1, 2, 3, 3]
+        """
+        model = self._pipeline.engine.model
+        if model is None:  # all events are in the one cluster there is
+            return np.full(len(components), self._pipeline.projection.only_cluster)
+        shown = model.at(level if level is None or level == "fine" else min(level, model.path.n_finest))
+        return np.asarray(shown.names[shown.place[components]])
 
     def model_at(self, level: LevelName) -> Model | None:
         """The published model with the clusters of a level: a number of clusters, "fine" or (None) the one on show."""

@@ -1,5 +1,6 @@
 """The dashboard in a real browser, before a service that learns."""
 
+import re
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
@@ -211,6 +212,35 @@ def test_nobody_asks_while_nobody_looks(page):
     assert asked == []
     with page.expect_request("**/v1/status"):
         page.evaluate(hide, False)
+
+
+def test_the_slider_redraws_the_clusters_of_another_level(visit, told):
+    """Of three clusters two: in the table, the picture and the shares over time; and back."""
+    page = visit(told[0])
+    drawn(page)
+    rows, slider = page.locator("#clusters tbody tr"), page.get_by_label("Clusters", exact=True)
+    expect(rows).to_have_count(3)
+    expect(page.locator("#levels .bars span")).to_have_count(3)
+    expect(page.locator("#levels .shown")).to_have_attribute(
+        "title", re.compile("^3: holds over a factor of")
+    )
+    slider.focus()
+    slider.press("ArrowLeft")
+    expect(rows).to_have_count(2)
+    expect(page.locator("#levels output")).to_have_text("2 clusters, instead of the 3 on show")
+    expect(page.locator("#view")).to_have_attribute("aria-label", re.compile("^2 clusters"))
+    page.wait_for_function(
+        "document.getElementById('lifecycle').data.filter((t) => t.stackgroup).length === 2"
+    )
+    rows.first.click()
+    expect(page.locator("#detail")).to_be_hidden()
+    page.get_by_role("button", name="As on show").click()
+    expect(rows).to_have_count(3)
+    page.wait_for_function(
+        "document.getElementById('lifecycle').data.filter((t) => t.stackgroup).length >= 3"
+    )
+    rows.first.click()
+    expect(page.locator("#detail")).to_be_visible()
 
 
 def test_a_token_is_asked_for(visit, guarded):

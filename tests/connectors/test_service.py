@@ -117,6 +117,22 @@ def test_components_are_named_if_asked_for():
     )
 
 
+def test_clusters_at_other_levels_are_named_if_asked_for():
+    values, rows = events(190)
+    plainly, asked = ListSink(), ListSink()
+    serve(MemorySource({P: values}), plainly)
+    service = serve(
+        MemorySource({P: values}), asked, policy=Policy(form=AssignmentForm(levels=("fine", 2, 1, 99)))
+    )
+    told, clusterer = asked.values("assignments"), service.clusterer
+    assert "levels" not in told[0]  # there was no model yet
+    last = told[-1]
+    for level, cluster in zip(("fine", 2, 1), last["levels"], strict=False):
+        assert cluster == clusterer.predict_many(rows[-1:], level=level)[0]
+    assert last["levels"][3] == last["levels"][0]
+    assert [{k: v for k, v in one.items() if k != "levels"} for one in told] == plainly.values("assignments")
+
+
 def test_what_nobody_asked_for_is_not_sent():
     sink = ListSink(channels=("lifecycle",))
     service = serve(MemorySource({P: [*events(200)[0], b"oops"]}), sink)

@@ -135,6 +135,27 @@ def test_levels(shared):
     problem(shared.client.post("/v1/predict?level=some", json=body), 422)
 
 
+def test_the_picture_and_the_history_of_a_level(shared):
+    two = {
+        cluster["id"]: cluster["share"]
+        for cluster in shared.client.get("/v1/clusters?level=2").json()["clusters"]
+    }
+    picture = finite(shared.client.get("/v1/view?level=2").text)
+    assert {cluster["id"]: cluster["share"] for cluster in picture["clusters"]} == pytest.approx(
+        two, abs=0.02
+    )
+    assert sorted(len(cluster["ellipses"]) for cluster in picture["clusters"]) == [1, 2]
+    assert set(picture["leaves"]["cluster"]) == set(two)
+    until(lambda: any(shared.client.get("/v1/history").json()["shares"]))
+    plain, level = (shared.client.get(f"/v1/history{query}").json() for query in ("", "?level=2"))
+    assert plain.keys() == level.keys()
+    assert {int(name): share for name, share in level["shares"][-1].items()} == pytest.approx(two, abs=0.02)
+    assert len(plain["shares"][-1]) == 3
+    for route in ("view", "history"):
+        assert "from 1 to 3, got 9" in problem(shared.client.get(f"/v1/{route}?level=9"), 404)["detail"]
+        problem(shared.client.get(f"/v1/{route}?level=0"), 422)
+
+
 def test_a_cluster_of_several_components_is_one_cluster(start):
     """Two moons, each of several components: routes speak of two clusters, and tell their components."""
     rows, _ = make_moons(2000, noise=0.07, random_state=0)

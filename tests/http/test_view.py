@@ -155,3 +155,19 @@ def test_every_family_can_be_seen(family, d):
     numbers = msgspec.json.decode(msgspec.json.encode(found))  # what is not finite would be null
     assert None not in [*numbers["leaves"]["x"], *numbers["leaves"]["y"]]
     assert all(None not in curve["x"] for c in numbers["clusters"] for curve in c["ellipses"])
+
+
+def test_a_view_put_together_is_that_of_the_level():
+    rng, clusterer = np.random.default_rng(0), StreamClusterer()
+    clusterer.learn_many(
+        rng.normal(size=(2000, 2)) + np.repeat([[0.0], [12.0], [80.0]], 2000 // 3 + 1, axis=0)[:2000]
+    )
+    assert clusterer.n_clusters == 3
+    grouped = clusterer.view("fine").grouped(clusterer.parents("fine", 2))
+    direct = clusterer.view(2)
+    order = np.argsort(direct.ids)
+    np.testing.assert_array_equal(grouped.ids, direct.ids[order])
+    np.testing.assert_array_equal(grouped.owners, direct.owners)
+    np.testing.assert_array_equal(grouped.component_ids, direct.component_ids)
+    np.testing.assert_allclose(grouped.clusters.mean, direct.clusters.mean[order])
+    np.testing.assert_allclose(grouped.clusters.covariance, direct.clusters.covariance[order])

@@ -138,6 +138,30 @@ def test_a_far_group_leaves_the_levels_of_the_others(seed, d, k, far):
         assert_array_equal(both.labels(number + 1)[:k], alone.labels(number))
 
 
+@given(seed=seeds, d=st.integers(1, 3), k=st.integers(2, 9), number=st.integers(1, 9))
+def test_levels_on_show_stay_where_nothing_has_changed(seed, d, k, number):
+    components, owner = gaussians(seed, d, k)
+    path = path_of_gaussians(components, owner)
+    number = min(number, path.n_finest)
+    again = path_of_gaussians(components, owner, together=path.clusters(number))
+    assert_array_equal(again.clusters(number), path.clusters(number))
+
+
+@given(seed=seeds, d=st.integers(1, 3), k=st.integers(2, 9))
+def test_what_is_on_show_decides_between_merges_of_nearly_the_same_loss(seed, d, k):
+    """A grouping on show gives way only to merges that lose less than half as much."""
+    components, owner = gaussians(seed, d, k)
+    plain = path_of_gaussians(components, owner)
+    together = np.random.default_rng(seed).integers(-1, 3, size=plain.n_finest)
+    found = path_of_gaussians(components, owner, together=together)
+    assert np.all(found.zeta <= 1)
+    assert np.all(np.diff(found.zeta) <= 0)
+    if plain.n_finest > 1:
+        first, second = found.children[0]
+        if together[first] < 0 or together[first] != together[second]:
+            assert_array_equal(found.children[0], plain.children[0])
+
+
 @given(lost=st.floats(0, 1e6), d=st.integers(1, 30), n=st.floats(1, 1e6))
 def test_evidence_needed_solves_its_equation(lost, d, n):
     assert_allclose(evidence_needed(np.array([lost]), d, n), naive.zeta(lost, d, n), rtol=1e-6)

@@ -214,6 +214,31 @@ def test_clusters_that_have_moved_since_the_refit_are_grouped_as_they_are_now():
     assert left != middle == right
 
 
+def drifting(seed, **options):
+    """Nine clusters that each go their own way."""
+    rng, n = np.random.default_rng(seed), 40_000
+    centres, way, kind = rng.normal(size=(9, 2)) * 25, rng.normal(size=(9, 2)) * 6, rng.integers(9, size=n)
+    model = StreamClusterer(**options)
+    model.learn_many(centres[kind] + way[kind] * np.linspace(0, 1, n)[:, None] + rng.normal(size=(n, 2)))
+    return model
+
+
+def test_ids_of_a_level_asked_for_change_no_more_often_than_the_default_ones_under_drift():
+    seeds = range(4)
+    told = [drifting(seed, n_clusters=5) for seed in seeds]
+    assert [model.n_clusters for model in told] == [5] * len(told)
+    changes = [sum(change.kind != "born" for change in model.events) for model in told]
+    by_default = [sum(change.kind != "born" for change in drifting(seed).events) for seed in seeds]
+    assert sum(changes) <= sum(by_default)
+
+
+def test_the_level_on_show_has_the_same_ids_however_it_is_asked_for():
+    model = drifting(0, n_clusters=5)
+    x = np.random.default_rng(1).normal(size=(500, 2)) * 25
+    assert_array_equal(model.predict_many(x, level=5), model.predict_many(x))
+    assert model.parents(5, None) == {name: name for name in model.predict_many(x, level=5).tolist()}
+
+
 def test_the_path_goes_with_the_checkpoint():
     engine = Engine(3, EngineSettings(detail="auto"))
     engine.learn(heavy_tails(6_000)[0])

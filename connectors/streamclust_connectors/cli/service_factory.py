@@ -102,7 +102,9 @@ def policy(settings: Settings) -> Policy:
         snapshot_method=settings.snapshot.method,
         start=settings.kafka.start,
         on_data_loss=settings.on_data_loss,
-        form=AssignmentForm(bundle, output.component, output.copy_headers, output.copy_timestamp),
+        form=AssignmentForm(
+            bundle, output.component, output.copy_headers, output.copy_timestamp, output.levels
+        ),
         encoders=encoders(settings),
     )
 

@@ -193,15 +193,20 @@ def add_model(app: FastAPI, backend: Backend) -> None:
         name = requested_name(await request.body())
         return answer(await run_in_threadpool(backend.name_cluster, id, name))
 
-    @app.get("/v1/history", tags=["model"], response_model=schemas.ServiceHistory, responses=documented(422))
-    def history(since: Annotated[float, Query(allow_inf_nan=False)] = 0.0) -> Response:
-        """Samples after `since` (seconds since 1970): one per second, fewer for older times."""
-        return answer(backend.history.since(since))
+    @app.get(
+        "/v1/history", tags=["model"], response_model=schemas.ServiceHistory, responses=documented(404, 422)
+    )
+    def history(since: Annotated[float, Query(allow_inf_nan=False)] = 0.0, level: Level = None) -> Response:
+        """Samples after `since` (seconds since 1970): one per second, fewer for older times.
+
+        With `level`, the shares of the clusters of another level, as they are put together now.
+        """
+        return answer(backend.samples(since, level))
 
     @app.get("/v1/view", tags=["model"], response_model=schemas.View, responses=documented(404, 422))
-    def view(x: Feature = None, y: Feature = None) -> Response:
-        """Leaves and clusters over one or two features, or over the first two principal axes."""
-        return answer(backend.view(x, y))
+    def view(x: Feature = None, y: Feature = None, level: Level = None) -> Response:
+        """Leaves and clusters, of another level with `level`, over one or two features or two principal axes."""
+        return answer(backend.view(x, y, level))
 
 
 def add_lifecycle(app: FastAPI, backend: Backend, streams: EventStreams) -> None:

@@ -62,6 +62,8 @@ class ModelCopy(NamedTuple):
     """Number of independent events that they are worth."""
     latest: NDArray[np.float64]
     """Some of the latest events."""
+    finest: Model | None
+    """The published model with the finest clusters."""
 
 
 class Backend:
@@ -90,6 +92,12 @@ class Backend:
         self._detail = CachedValue(
             service.lock,
             lambda: detail.copy_detail(service.displayed_clusterer, service.partitions.keys.copy()),
+            min_seconds=VIEW_CACHE_SECONDS,
+            key=self._cache_key,
+        )
+        self._finest_view = CachedValue(
+            service.lock,
+            lambda: service.displayed_clusterer.view("fine"),
             min_seconds=VIEW_CACHE_SECONDS,
             key=self._cache_key,
         )
@@ -193,6 +201,7 @@ class Backend:
                 novelty=mean,
                 novelty_high=high,
                 shares={cluster.id: cluster.share for cluster in copied.clusters},
+                finest={} if copied.finest is None else shares_of(copied.finest),
             )
         )
 
@@ -207,6 +216,7 @@ class Backend:
             clusterer.n_seen,
             clusterer.effective_events,
             clusterer.latest(NOVELTY_EVENTS),
+            clusterer.model_at("fine"),
         )
 
     def clusters(self) -> dict[str, Any]:
@@ -268,12 +278,23 @@ class Backend:
         found = self.journal.after(after, limit)
         return {"events": found, "next": found[-1]["seq"] if found else self.journal.last}
 
-    def view(self, x: str | None, y: str | None) -> PlaneView:
-        """Leaves and clusters over two axes."""
+    def view(self, x: str | None, y: str | None, level: LevelName = None) -> PlaneView:
+        """Leaves and clusters of a level over two axes."""
         try:
-            return view(self._view_data(), x, y)
+            if level is None:
+                return view(self._view_data(), x, y)
+            return view(self._finest_view().grouped(self._parents(level)), x, y)
         except UnknownFeature as error:
             raise HttpProblem(404, str(error)) from None
+
+    def samples(self, since: float, level: LevelName = None) -> dict[str, list[Any]]:
+        """Samples after a time, with the shares of a level."""
+        return self.history.since(since, None if level is None else self._parents(level))
+
+    def _parents(self, level: LevelName) -> dict[int, int]:
+        """Ids of the finest clusters, and of the cluster of a level that each is part of."""
+        self._model_at(level)  # refuses a level that there is not
+        return self.service.displayed_clusterer.parents("fine", level)
 
     # ---------------------------------------------------------------- events
 
@@ -358,6 +379,7 @@ class Backend:
                 self.service.learn_checked(checked)
                 self._model_copy.clear()
                 self._view_data.clear()
+                self._finest_view.clear()
                 self._detail.clear()
         except bodies.Unfit as error:
             raise HttpProblem(409, str(error)) from None
@@ -418,6 +440,12 @@ def components(rows: Moments) -> list[dict[str, Any]]:
     spreads = [None] * len(rows) if rows.kind == "none" else rows.covariance.tolist()
     columns = rows.weight.tolist(), rows.mean.tolist(), spreads
     return [{"weight": w, "mean": m, "covariance": c} for w, m, c in zip(*columns, strict=True)]
+
+
+def shares_of(model: Model) -> dict[int, float]:
+    """Shares of a model's clusters, by id, as of its last look."""
+    weight = model.clusters.weight
+    return dict(zip(model.names.tolist(), (weight / weight.sum()).tolist(), strict=True))
 
 
 def finite(value: float) -> float | None:

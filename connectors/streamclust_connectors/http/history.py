@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, deque
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from itertools import islice
 from typing import Any
 
@@ -33,6 +33,8 @@ class Sample:
     """95th percentile of the novelty."""
     shares: dict[int, float] = field(default_factory=dict)
     """Shares of the clusters, by id."""
+    finest: dict[int, float] = field(default_factory=dict)
+    """Shares of the finest clusters, of which those of any level are made."""
 
 
 class SampleHistory:
@@ -55,12 +57,20 @@ class SampleHistory:
             kept = kept[: MAX_SAMPLES // 2 : 2] + kept[MAX_SAMPLES // 2 :]
         self._samples = (*kept, sample)
 
-    def since(self, moment: float = float("-inf")) -> dict[str, list[Any]]:
-        """Samples after a time, as columns."""
+    def since(
+        self, moment: float = float("-inf"), parents: Mapping[int, int] | None = None
+    ) -> dict[str, list[Any]]:
+        """Samples after a time, as columns; the shares are those of a level if `parents` has the ids of its clusters.
+
+        Finest clusters that there are no longer have no parent, and are in no share of a level.
+        """
         samples = self._samples
         samples = samples[bisect_right(samples, moment, key=lambda sample: sample.at) :]
-        rows = [asdict(sample) for sample in samples]
-        return {column.name: [row[column.name] for row in rows] for column in fields(Sample)}
+        columns = [column.name for column in fields(Sample) if column.name != "finest"]
+        found = {name: [getattr(sample, name) for sample in samples] for name in columns}
+        if parents is not None:
+            found["shares"] = [added_up(sample.finest, parents) for sample in samples]
+        return found
 
     def shares_before(self, now: float) -> dict[int, float]:
         """Shares of the clusters TREND_SECONDS ago, or at the oldest sample."""
@@ -70,6 +80,19 @@ class SampleHistory:
         return samples[
             max(0, bisect_right(samples, now - TREND_SECONDS, key=lambda sample: sample.at) - 1)
         ].shares
+
+
+def added_up(shares: Mapping[int, float], parents: Mapping[int, int]) -> dict[int, float]:
+    """Shares of the clusters at a level.
+
+    >>> added_up({0: 0.25, 1: 0.5, 2: 0.25}, {0: 0, 1: 1, 2: 0})
+    {0: 0.5, 1: 0.5}
+    """
+    found: dict[int, float] = {}
+    for cluster, share in shares.items():
+        if cluster in parents:
+            found[parents[cluster]] = found.get(parents[cluster], 0.0) + share
+    return found
 
 
 class Journal:

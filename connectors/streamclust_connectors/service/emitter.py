@@ -14,6 +14,7 @@ from streamclust_connectors.service.outputs import (
     assignments,
     dead_letter,
     encode_json,
+    ids_at_levels,
     lifecycle,
     refusal,
     snapshot,
@@ -52,12 +53,17 @@ class Emitter:
         found: Assignment | list[list[int]] | None,
         model: ModelName,
         refused: Collection[int],
-        names: Mapping[int, str],
+        clusterer: StreamClusterer | None,
     ) -> None:
-        """Send the assignments of a run of events."""
+        """Send the assignments of a run of events; `clusterer` has the names and levels of clusters."""
         encode = self._encode("assignments")
         with self._stats.timed("emit"):
-            outputs = assignments(partition, events, run, found, model, refused, self._form, encode, names)
+            names, levels = {} if clusterer is None else clusterer.names, []
+            if clusterer is not None and isinstance(found, Assignment):
+                levels = ids_at_levels(clusterer, found, self._form.levels)
+            outputs = assignments(
+                partition, events, run, found, model, refused, self._form, encode, names, levels
+            )
             if outputs:
                 self._sink.emit("assignments", outputs)
 

@@ -363,8 +363,9 @@ class Service:
         if self.sink.wants("assignments") and fresh.start < stop:
             with stats.timed("assign"):
                 found = learner.assign_many(run[fresh.start - start :])
-            names = learner.names if isinstance(learner, StreamClusterer) else {}
-            self._emitter.assignments(partition, events, fresh, found, self._model_name(), refused, names)
+            clusterer = learner if isinstance(learner, StreamClusterer) else None
+            model = self._model_name()
+            self._emitter.assignments(partition, events, fresh, found, model, refused, clusterer)
             n_assigned = stop - fresh.start - sum(fresh.start <= i < stop for i in refused)
         with stats.timed("learn"):
             self._learn_and_keep_keys(

@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import repeat
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -55,6 +55,8 @@ class AssignmentForm(NamedTuple):
     """Names of the input's headers to copy."""
     timestamps: bool = False
     """Whether the message has the input's timestamp."""
+    levels: Collection[int | Literal["fine"]] = ()
+    """Levels of which assignments name the event's cluster, too."""
 
 
 PLAIN_FORM = AssignmentForm()
@@ -71,11 +73,13 @@ def assignments(
     form: AssignmentForm = PLAIN_FORM,
     encode: Encode = encode_json,
     names: Mapping[int, str] = MappingProxyType({}),
+    levels: Sequence[Sequence[int]] = (),
 ) -> list[Output]:
     """One output per event of a run or, if `form.bundle` is larger than 1, one output per `form.bundle` events.
 
     `found` holds clusters, or the feature ids of each event; None before the first model. Events whose index is in
-    `left_out` get none. `names` are those of clusters that have one.
+    `left_out` get none. `names` are those of clusters that have one. `levels` has the ids of the events' clusters at
+    each of some levels.
     """
     none: list[Any] = [None] * (run.stop - run.start)
     ids = events.ids(partition, run)
@@ -93,10 +97,10 @@ def assignments(
             columns[3] = none
         contents = [
             AssignmentOutput(
-                i, cluster, probability, novelty, *model, key, moment, number, names.get(cluster)
+                i, cluster, probability, novelty, *model, key, moment, number, names.get(cluster), at_levels
             )
-            for i, cluster, probability, novelty, number, key, moment in zip(
-                ids, *columns, keys, times, strict=True
+            for i, cluster, probability, novelty, number, key, moment, at_levels in zip(
+                ids, *columns, keys, times, by_event(levels, len(ids)), strict=True
             )
         ]
     records = events.records[run]
@@ -113,6 +117,22 @@ def assignments(
     # not strict: `repeat` never ends
     fields = zip(map(encode, contents), keys, headers, repeat(partition), timestamps, strict=False)
     return list(map(tuple.__new__, repeat(Output), fields))
+
+
+def by_event(levels: Sequence[Sequence[int]], n_events: int) -> list[list[int]]:
+    """Ids at each level, for each event.
+
+    >>> by_event([[3, 4], [0, 0]], 2)
+    [[3, 0], [4, 0]]
+    """
+    return [list(ids) for ids in zip(*levels, strict=True)] if levels else [[]] * n_events
+
+
+def ids_at_levels(
+    clusterer: StreamClusterer, found: Assignment, levels: Collection[int | Literal["fine"]]
+) -> list[list[int]]:
+    """Ids of the events' clusters at each of some levels."""
+    return [clusterer.ids_at(found.component, level).tolist() for level in levels]
 
 
 def copied_headers(records: Sequence[Record], names: Collection[str]) -> Iterable[Headers]:

@@ -25,6 +25,7 @@ from streamclust_connectors.settings.base import (
 
 SourceKind = Literal["kafka", "jsonl", "csv", "parquet", "stdin", "synthetic", "http"]
 OutputKind = Literal["kafka", "jsonl", "stdout", "none"]
+LevelChoice = Literal["fine"] | Count
 
 
 def _delimiter(value: object) -> object:
@@ -270,6 +271,8 @@ class OutputSection(Section):
     """Kafka: whether assignments have the timestamp of the input instead of the time at which they are sent."""
     component: bool = False
     """Whether assignments include the component of the cluster: its number in the model of that version."""
+    levels: Annotated[tuple[LevelChoice, ...], NoDecode, BeforeValidator(listed)] = ()
+    """Levels of which assignments include the cluster's id, too: numbers of clusters, or fine. None by default."""
     max_message_bytes: Annotated[int, Field(ge=2000)] = 900_000
     """Kafka: larger dead letters are sent without their value, larger snapshots without details or not at all."""
 

@@ -7,6 +7,7 @@ import { showFigures } from "./figures.js";
 import { showGroup } from "./group.js";
 import { MOST, prepare, showHierarchy } from "./hierarchy.js";
 import { address } from "./format.js";
+import { atLevel, chosenLevel, offerLevels, onLevel } from "./levels.js";
 import { drawnRiver, listChanges, showLifecycle } from "./lifecycle.js";
 import { showNovelty } from "./novelty.js";
 import { onPick, pickFromRiver, pickFromView } from "./picking.js";
@@ -41,18 +42,22 @@ let turns = 0;
 // ------------------------------------------------------------------ asking
 
 async function refresh() {
-  const { history, status: before } = state;
-  const since = history.at.at(-1) ?? 0;
-  const [status, more] = await Promise.all([ask("status"), ask(`history?since=${since}`)]);
+  const before = state.status;
+  const [status, { levels }] = await Promise.all([ask("status"), ask("levels")]);
   if (before && status.uptime_seconds < before.uptime_seconds) startAnew();
+  if (offerLevels(by("levels"), levels)) state.history = empty();
+  const [level, { history }] = [chosenLevel(), state];
+  const more = await ask(atLevel(`history?since=${history.at.at(-1) ?? 0}`));
   offerAxes(axes, status.features);
   if (status.events > 0) {
-    const [found, view] = await Promise.all([ask("clusters"), ask(viewQuery(axes)), catchUp(), askDetail()]);
+    const [found, view] = await Promise.all(
+      [ask(atLevel("clusters")), ask(atLevel(viewQuery(axes))), catchUp(), askDetail()]);
+    if (level !== chosenLevel()) return; // another was chosen since: these are answers about the one before
     Object.assign(state, { clusters: found.clusters, view });
     keepNames(found.clusters);
     if (turns++ % SNAPSHOTS === 0) await latestSnapshot();
   }
-  Object.assign(state, { status, history: joined(state.history, more) });
+  if (level === chosenLevel()) Object.assign(state, { status, history: joined(state.history, more) });
 }
 
 /** The cluster that the address names; one that never was is asked for once. */
@@ -80,6 +85,16 @@ function joined(history, more) {
   const stays = (_, i) => length <= MAX_SAMPLES || i >= MAX_SAMPLES / 2 || i % 2 === 0;
   return Object.fromEntries(COLUMNS.map((name) => [name, [...history[name], ...more[name]].filter(stays)]));
 }
+
+/** Another level is looked at: its history is asked for from the beginning. */
+function changeLevel() {
+  state.history = empty();
+  if (chosenLevel() !== null && linked() !== null) closeDetail();
+  tick();
+}
+
+/** The cluster that the address names, if it is of the level that is looked at. */
+const picked = () => (chosenLevel() === null ? linked() : null);
 
 async function catchUp() {
   for (;;) {
@@ -145,12 +160,13 @@ function show() {
     return;
   }
   offerTime(history);
-  const [chosen, shown] = [linked(), shownHistory(history)];
+  const [chosen, shown] = [picked(), shownHistory(history)];
   const changes = shownChanges(state.changes, history, shown);
+  const marked = chosenLevel() === null ? changes : [];
   showClusters(by("clusters").querySelector("tbody"), state.clusters, chosen);
   tellClusters();
   showView(by("view"), by("view-note"), state.view, chosen);
-  showLifecycle(by("lifecycle"), by("lifecycle-note"), shown, changes, chosen);
+  showLifecycle(by("lifecycle"), by("lifecycle-note"), shown, marked, chosen);
   listChanges(by("changes"), changes);
   tellChanges(state.seen - changes.length);
   showNovelty(by("novelty"), by("novelty-none"), shown);
@@ -182,6 +198,10 @@ async function saveName() {
 
 /** What the address says has changed. */
 async function choose() {
+  if (linked() !== null && chosenLevel() !== null) {
+    history.replaceState(null, "", location.pathname + location.search); // details are of clusters on show
+    return;
+  }
   openDetail(linked());
   if (!state.status?.events) return;
   show(); // the choice at once, the answer when it comes
@@ -282,10 +302,11 @@ by("detail-name").addEventListener("input", () => { by("detail-named").textConte
 by("detail-close").addEventListener("click", closeDetail);
 by("detail-all").addEventListener("change", showChosen);
 const pick = (id) => { location.hash = address(id); };
+onLevel(by("levels"), changeLevel);
 onPick(by("view"), pickFromView(() => state.view), pick);
 onPick(by("lifecycle"), pickFromRiver(drawnRiver), pick);
 window.addEventListener("hashchange", choose);
-window.addEventListener("popstate", () => openDetail(linked()));
+window.addEventListener("popstate", () => openDetail(picked()));
 copyButton(by("copy"), by("curl"));
 const tellClusters = tellRows(by("clusters"), by("clusters-seen"), "clusters");
 const tellChanges = tellRows(by("changes").parentElement, by("changes-seen"), "changes");
