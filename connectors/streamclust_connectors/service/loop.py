@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from streamclust.lineage import Change
@@ -52,6 +53,13 @@ from streamclust_connectors.service.stats import Stats
 
 log = logging.getLogger(__name__)
 
+Trace = Callable[[Batch], AbstractContextManager[object]]
+
+
+def untraced(batch: Batch) -> AbstractContextManager[object]:
+    """No span."""
+    return nullcontext()
+
 
 class Service:
     """Trains a clusterer (or features) on the records of a source, sends results to a sink, and saves its state.
@@ -89,6 +97,8 @@ class Service:
         self.partitions = AssignedPartitions(
             source, sink, store, learner, policy.start, policy.on_data_loss, isolate
         )
+        self.trace: Trace = untraced
+        """Returns a context manager within which a batch is learnt: its span, where traces are sent."""
         self.partitions.on_event = lambda change: self._changes.append(change)
         self._changes: list[Change] = []
         self._clock, self._sleep = clock, sleep
@@ -214,7 +224,8 @@ class Service:
                 case Revoked(partitions):
                     self.partitions.revoke(partitions)
                 case Batch(partition, records) if partition in self.partitions.positions:
-                    self._learn_or_stop_partition(Batch(partition, records))
+                    with self.trace(Batch(partition, records)):
+                        self._learn_or_stop_partition(Batch(partition, records))
         self._take_snapshot_if_due()
         self._publish_model()
         if self._checkpointer.due or self._save_for_first_model():
