@@ -14,7 +14,6 @@ from streamclust import StreamClusterer
 from streamclust_connectors.http.backend import Backend
 from streamclust_connectors.http.metrics import group_gauges, registry
 from streamclust_connectors.service import Service
-from streamclust_connectors.settings import Settings
 from streamclust_connectors.sinks import ListSink
 from streamclust_connectors.sources import MemorySource
 
@@ -35,7 +34,7 @@ def metrics():
     service = Service(MemorySource({("events", 0): [b'{"x": 1.0}'] * 20}), ListSink(), StreamClusterer())
     service.run()
     service.stats.last_checkpoint = service.stats.clock()
-    text = generate_latest(registry(Backend(service, Settings()))).decode()
+    text = generate_latest(registry(Backend(service))).decode()
     found = {
         sample.name: family.type
         for family in text_string_to_metric_families(text)

@@ -1,4 +1,4 @@
-"""The option --http, and the HTTP server of run and serve."""
+"""The option --http, the HTTP server of run and serve, and what they send to a collector."""
 
 from __future__ import annotations
 
@@ -46,3 +46,24 @@ def http_server(service: Service, settings: Settings) -> AbstractContextManager[
     except ImportError as error:
         raise ImportError(f"HTTP needs {error.name}; run: pip install 'streamclust[http]'") from None
     return serving(service, settings)
+
+
+def telemetry(service: Service, settings: Settings) -> AbstractContextManager[object]:
+    """Sending of spans and metrics as a context manager, if enabled."""
+    if not settings.telemetry.enabled:
+        return nullcontext()
+    try:
+        from streamclust_connectors.telemetry.sending import sending
+    except ImportError as error:
+        raise ImportError(f"telemetry needs {error.name}; run: pip install 'streamclust[otel]'") from None
+    from streamclust_connectors.cli.service_factory import member_name
+
+    chosen = settings.telemetry
+    return sending(
+        service,
+        settings.source_kind,
+        chosen.endpoint,
+        chosen.service_name,
+        chosen.metrics_seconds,
+        member_name(settings),
+    )

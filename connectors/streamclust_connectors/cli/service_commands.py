@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streamclust_connectors.cli.errors import ExitCode, fail
-from streamclust_connectors.cli.http_server import Http, http_flags, http_server
+from streamclust_connectors.cli.http_server import Http, http_flags, http_server, telemetry
 from streamclust_connectors.cli.options import (
     Config,
     Input,
@@ -162,7 +162,7 @@ def run_with_monitor(settings: Settings) -> None:
     monitor = threading.Thread(target=monitor_service, args=(service, settings, over), daemon=True)
     monitor.start()
     try:
-        with http_server(service, settings):
+        with http_server(service, settings), telemetry(service, settings):
             if settings.source_kind == "kafka":
                 warm_up(service, settings)
             service.run()

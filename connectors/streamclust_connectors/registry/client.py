@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from streamclust_connectors.interfaces import Transient, UnfitSchema
 
 if TYPE_CHECKING:
-    from confluent_kafka.schema_registry import SchemaRegistryClient
+    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 TIMEOUT_SECONDS = 8.0
 """Time limit of a request; the service cannot be stopped meanwhile."""
@@ -75,6 +75,20 @@ class Registry:
 
             self._client = SchemaRegistryClient(self._options)
         return self._client
+
+    def texts(self, id: int, form: str | None = None) -> dict[str, str]:
+        """The schema with this id, under the name "", after those that it refers to, under theirs."""
+        with self.translated_errors():
+            return self._texts(self.client.get_schema(id, fmt=form), "", form)
+
+    def _texts(self, schema: Schema, name: str, form: str | None) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for reference in schema.references or ():
+            assert reference.subject is not None
+            assert reference.version is not None
+            other = self.client.get_version(reference.subject, reference.version, fmt=form).schema
+            found |= self._texts(other, str(reference.name), form)
+        return found | {name: str(schema.schema_str)}
 
     @contextmanager
     def translated_errors(self, subject: str | None = None) -> Iterator[None]:

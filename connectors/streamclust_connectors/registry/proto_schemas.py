@@ -6,7 +6,7 @@ import base64
 import binascii
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
@@ -15,9 +15,6 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from streamclust_connectors.registry.client import Registry
-
-if TYPE_CHECKING:
-    from confluent_kafka.schema_registry import Schema
 
 MAIN = "streamclust-main.proto"
 """Name under which a schema is compiled; other schemas that it imports have theirs."""
@@ -30,24 +27,11 @@ WRAPPERS = frozenset(
 
 def load(registry: Registry, id: int) -> FileDescriptor:
     """The schema with this id."""
-    with registry.translated_errors():
-        schema = registry.client.get_schema(id, fmt="serialized")
-        texts = _referenced(registry, schema) | {MAIN: str(schema.schema_str)}
+    texts = {name or MAIN: text for name, text in registry.texts(id, "serialized").items()}
     described = {name: _descriptor(name, text) for name, text in texts.items()}
     if all(described.values()):
         return _linked([file for file in described.values() if file])
     return _linked(_compiled(texts))
-
-
-def _referenced(registry: Registry, schema: Schema) -> dict[str, str]:
-    """Schemas that a schema imports, by name; each comes after those that it imports itself."""
-    found: dict[str, str] = {}
-    for reference in schema.references or ():
-        assert reference.subject is not None
-        assert reference.version is not None
-        other = registry.client.get_version(reference.subject, reference.version, fmt="serialized").schema
-        found |= _referenced(registry, other) | {str(reference.name): str(other.schema_str)}
-    return found
 
 
 def _descriptor(name: str, text: str) -> FileDescriptorProto | None:

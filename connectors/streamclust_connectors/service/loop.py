@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from streamclust.lineage import Change
@@ -24,7 +25,6 @@ from streamclust_connectors.interfaces import (
     DataLoss,
     Fenced,
     Group,
-    MemberStatus,
     OrderNotes,
     Partition,
     Record,
@@ -41,16 +41,24 @@ from streamclust_connectors.service.assigned_partitions import AssignedPartition
 from streamclust_connectors.service.checkpointer import Checkpointer, checkpoint_failure_message
 from streamclust_connectors.service.emitter import Emitter
 from streamclust_connectors.service.fair_lock import FairLock
+from streamclust_connectors.service.group_duties import GroupDuties
 from streamclust_connectors.service.outputs import ModelName
 from streamclust_connectors.service.policy import Policy
 from streamclust_connectors.service.progress import Progress
-from streamclust_connectors.service.readiness import by_name, not_ready_reason
+from streamclust_connectors.service.readiness import not_ready_reason
 from streamclust_connectors.service.recent_snapshots import RecentSnapshots
 from streamclust_connectors.service.replay_order import ReplayOrder, steps_of, steps_to_take
 from streamclust_connectors.service.signals import stop_on_signals
 from streamclust_connectors.service.stats import Stats
 
 log = logging.getLogger(__name__)
+
+Trace = Callable[[Batch], AbstractContextManager[object]]
+
+
+def untraced(batch: Batch) -> AbstractContextManager[object]:
+    """No span."""
+    return nullcontext()
 
 
 class Service:
@@ -89,6 +97,8 @@ class Service:
         self.partitions = AssignedPartitions(
             source, sink, store, learner, policy.start, policy.on_data_loss, isolate
         )
+        self.trace: Trace = untraced
+        """Returns a context manager within which a batch is learnt: its span, where traces are sent."""
         self.partitions.on_event = lambda change: self._changes.append(change)
         self._changes: list[Change] = []
         self._clock, self._sleep = clock, sleep
@@ -104,9 +114,11 @@ class Service:
         self._silence = Incident(log, "partitions deliver no records", clock)
         self._interruption = Incident(log, "the service is interrupted", clock)
         self._emitter = Emitter(sink, policy, self.stats)
+        self._duties: GroupDuties | None = None
+        if group is not None:
+            self._duties = GroupDuties(group, self.partitions, source, self._emitter, self.stats, clock)
         self._checkpointer = Checkpointer(self.partitions, self.stats, policy, clock)
         self._snapshot_due = clock() + (policy.snapshot_every or 0.0)
-        self._first_model_due = clock()
 
     @property
     def learner(self) -> StreamModel:
@@ -214,10 +226,12 @@ class Service:
                 case Revoked(partitions):
                     self.partitions.revoke(partitions)
                 case Batch(partition, records) if partition in self.partitions.positions:
-                    self._learn_or_stop_partition(Batch(partition, records))
+                    with self.trace(Batch(partition, records)):
+                        self._learn_or_stop_partition(Batch(partition, records))
         self._take_snapshot_if_due()
-        self._publish_model()
-        if self._checkpointer.due or self._save_for_first_model():
+        if self._duties is not None:
+            self._duties.publish_model()
+        if self._checkpointer.due or (self._duties is not None and self._duties.checkpoint_due()):
             self.checkpoint()
         elif self.sink.exactly_once:
             self._commit()  # before the next poll: a rebalance must not find uncommitted outputs
@@ -436,7 +450,8 @@ class Service:
         store = self.partitions.store
         if store is not None and store.transactional:
             self._checkpointer.write()
-            self._send_status()
+            if self._duties is not None:
+                self._duties.send_status()
             self._commit()
             return None
         self._commit()
@@ -500,45 +515,6 @@ class Service:
         with self.stats.timed("commit"):
             self.sink.commit(self.partitions.output_positions)
         self.stats.commits += 1
-
-    # ---------------------------------------------------------------- consumer group
-
-    def _publish_model(self) -> None:
-        """As the leader, send the group's new model, if there is one, and its lifecycle events."""
-        if self.group is None:
-            return
-        self.group.update_leadership(self.partitions.positions, self.partitions.waiting)
-        if changes := self.group.publish():
-            topic = next(iter(self.partitions.positions))[0]
-            self._emitter.lifecycle(f"{topic}-model-{changes[0].version}", changes)
-
-    def _save_for_first_model(self) -> bool:
-        """Whether to checkpoint now because the group has no model yet; at most once per second."""
-        if (
-            self.group is None
-            or self.group.ready
-            or not self.partitions.changed
-            or self._clock() < self._first_model_due
-        ):
-            return False
-        self._first_model_due = self._clock() + 1.0
-        return True
-
-    def _send_status(self) -> None:
-        """Send this process's status to the other members of the group."""
-        if self.group is None:
-            return
-        model = self.learner.model
-        self.group.send_status(
-            MemberStatus(
-                positions=by_name(self.partitions.positions),
-                lag=by_name(self.source.lag()),
-                stopped=by_name(self.partitions.stopped),
-                events=sum(self.learner.shards.n_seen.values()),
-                events_per_second=self.stats.rate,
-                model_version=None if model is None else model.version,
-            )
-        )
 
     # ---------------------------------------------------------------- snapshots
 

@@ -26,6 +26,7 @@ from streamclust_connectors.settings.sections import (
     SnapshotSection,
     SourceKind,
     SourceSection,
+    TelemetrySection,
     WebhookSection,
 )
 
@@ -83,6 +84,7 @@ class Settings(BaseSettings):
     logging: LoggingSection = LoggingSection()
     health: HealthSection = HealthSection()
     http: HttpSection = HttpSection()
+    telemetry: TelemetrySection = TelemetrySection()
     on_data_loss: Literal["fail", "continue"] = "fail"
     """Reaction to records that were deleted before they were learnt: stop ("fail") or go on ("continue")."""
 

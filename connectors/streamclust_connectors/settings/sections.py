@@ -389,6 +389,19 @@ class HttpSection(Section):
         return self
 
 
+class TelemetrySection(Section):
+    """Spans of batches and metrics, sent to a collector by OTLP over HTTP (OpenTelemetry)."""
+
+    enabled: bool = False
+    """Whether they are sent. The environment variables OTEL_EXPORTER_OTLP_* (headers, certificates) apply as well."""
+    endpoint: str | None = None
+    """URL of the collector: http://collector:4318. Default: OTEL_EXPORTER_OTLP_ENDPOINT, or this machine."""
+    service_name: str = "streamclust"
+    """Name of the service in traces and metrics."""
+    metrics_seconds: Positive = 30.0
+    """Time between two exports of metrics."""
+
+
 class HealthSection(Section):
     """Health file, for supervisors."""
 
