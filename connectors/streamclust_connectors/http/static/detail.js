@@ -7,6 +7,7 @@ import { listChanges, sentence } from "./lifecycle.js";
 import { called } from "./names.js";
 
 const FEW = 8; // features shown before all are asked for
+const SURE = 0.99; // probability of a cluster from which nothing is said of it
 const COLUMNS = 3; // features of recent events
 const by = (id) => document.getElementById(id);
 const LINK = /^#cluster=(\d{1,15})$/;
@@ -91,10 +92,17 @@ function gone({ lifecycle, last }) {
 /** Words with a capital letter and a full stop. */
 const asSentence = (words) => `${words[0].toUpperCase()}${words.slice(1)}.`;
 
-function told({ words: apart, share, trend, weight, born, age }) {
+/** How well the share is known, and whether the cluster is sure to be there. */
+function certainty(posterior) {
+  if (!posterior) return "";
+  const doubt = posterior.probability < SURE ? ` It is a cluster of its own with a probability of ${percent(posterior.probability)}.` : "";
+  return `${doubt} Standard error of the share: ${(100 * posterior.share_error).toFixed(2)} percentage points, by ${compact(Math.round(posterior.events))} independent events.`;
+}
+
+function told({ words: apart, share, trend, weight, born, age, posterior }) {
   const { words, points } = trendOf(trend);
   return `${asSentence(apart)} ${percent(share)} of the stream, ${words}${points ? ` (${points} percentage points within a minute)` : ""}. ` +
-    `Size ${compact(weight)} events, born at event ${compact(born)}, ${compact(age)} events ago.`;
+    `Size ${compact(weight)} events, born at event ${compact(born)}, ${compact(age)} events ago.${certainty(posterior)}`;
 }
 
 // ------------------------------------------------------------------ features
