@@ -23,6 +23,7 @@ RENDERED = (
     "tutorial",
     "how-to/sensors",
     "how-to/customers",
+    "how-to/what-a-cluster-is",
     "how-to/which-algorithm",
     "how-to/preparing-data",
     "comparison",

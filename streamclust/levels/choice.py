@@ -22,12 +22,20 @@ class Level(NamedTuple):
     """Evidence per event below which it gives way to the next coarser level."""
     shown: bool
     """Whether it is on show."""
+    probability: float
+    """Probability of this number of clusters among the levels; more than the finest are not judged."""
 
 
 def levels_of(path: Path, shown: int) -> tuple[Level, ...]:
     """All levels, the finest first."""
     return tuple(
-        Level(k, float(path.persistence[k - 1]), float(path.bounds[k - 1]), k == shown)
+        Level(
+            k,
+            float(path.persistence[k - 1]),
+            float(path.bounds[k - 1]),
+            k == shown,
+            float(path.probability[k - 1]),
+        )
         for k in range(path.n_finest, 0, -1)
     )
 

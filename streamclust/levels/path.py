@@ -50,6 +50,7 @@ class Path:
     children  (K - 1, 2)     merge t makes cluster K + t of these two
     zeta      (K - 1,)       evidence per event below which each merge pays: at most 1, and never rising
     n_events  how many events' evidence decided it
+    log_odds  (K - 1,)       nats by which the events speak for two clusters instead of each merge, at ζ = 1
 
     >>> x = np.random.default_rng(0).normal(size=(400, 1)) + np.repeat([0.0, 1.0, 30.0, 32.0], 100)[:, None]
     >>> four = Moments.rows_of_points(x).to_groups(np.arange(400) // 100, kind="full")
@@ -62,6 +63,7 @@ class Path:
     children: Ints
     zeta: Floats
     n_events: float
+    log_odds: Floats
 
     @property
     def n_finest(self) -> int:
@@ -95,6 +97,28 @@ class Path:
         with np.errstate(divide="ignore"):
             log = np.log(self.bounds)
         return np.asarray(np.diff(log))
+
+    @cached_property
+    def probability(self) -> Floats:
+        """(K,): probability of 1, ..., K clusters among these levels, each as likely before; more are not judged.
+
+        By BIC of the difference of two means, given the labels: where clusters overlap, it is too sure.
+        """
+        evidence = np.concatenate([[0.0], np.cumsum(self.log_odds[::-1])])
+        odds = np.exp(evidence - evidence.max())
+        return np.asarray(odds / odds.sum())
+
+    @cached_property
+    def separation(self) -> Floats:
+        """(K,): probability that each cluster of the finest level is apart from what it merges with first.
+
+        1 for a single cluster.
+        """
+        found = np.ones(self.n_finest)
+        apart = 1.0 / (1.0 + np.exp(-np.clip(self.log_odds, -700.0, 700.0)))
+        merge, side = np.nonzero(self.children < self.n_finest)
+        found[self.children[merge, side]] = apart[merge]
+        return found
 
     def resolution(self, n_clusters: int) -> float:
         """Number of events that tell `n_clusters` apart and no more, in the middle of the level's range of ζ.
@@ -281,6 +305,7 @@ def merged_down(
         children,
         evidence_needed(np.maximum.accumulate(lost), n_numbers, n_events),
         n_events,
+        lost - n_numbers / 2 * np.log(np.e + n_events),
     )
 
 

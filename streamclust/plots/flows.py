@@ -48,12 +48,12 @@ def plot_flows(
     bottoms = [stacked(side) for side in heights]
     came = table.sum(axis=0)
     scale = np.divide(heights[1], came, out=np.zeros_like(came), where=came > 0)
-    ends = [np.array(side) for side in bottoms]
+    ends = [low + side for low, side in zip(bottoms, heights, strict=True)]  # filled from the top
     for k, j in np.argwhere(table >= MIN_DRAWN_FLOW):
         widths = table[k, j], table[k, j] * scale[j]
+        ends[0][k] -= widths[0]
+        ends[1][j] -= widths[1]
         _band(ax, (ends[0][k], ends[1][j]), widths, {"facecolor": colour(ids[0][k]), "alpha": 0.45} | style)
-        ends[0][k] += widths[0]
-        ends[1][j] += widths[1]
     for side in (0, 1):
         _bars(ax, side, bottoms[side], heights[side], ids[side], labels[side])
     ax.set(xlim=(-0.25, 1.25), xticks=[0, 1], xticklabels=["before", "now"], yticks=[])

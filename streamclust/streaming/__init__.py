@@ -14,6 +14,7 @@ from streamclust.streaming.comparison import ClusterChange, ClusterComparison
 from streamclust.streaming.descriptions import ClusterLine, Descriptions, FeatureMixture
 from streamclust.streaming.diagnosis import DataHint, Diagnosis, Finding
 from streamclust.streaming.examples import Example, Representatives
+from streamclust.streaming.posteriors import ClusterPosterior
 from streamclust.streaming.refusals import InvalidValues, RefusedEvents
 from streamclust.streaming.shards import ClustererShards, FeatureShards, ModelSharing
 
@@ -27,6 +28,7 @@ __all__ = [
     "ClusterChange",
     "ClusterComparison",
     "ClusterLine",
+    "ClusterPosterior",
     "ClusterView",
     "ClustererShards",
     "DataHint",

@@ -13,6 +13,7 @@ from streamclust.lineage import labelled
 from streamclust.moments import Moments
 from streamclust.schema import Schema
 from streamclust.streaming.descriptions import FeatureMixture, mixture_of
+from streamclust.streaming.posteriors import ClusterPosterior, posterior_of
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -38,6 +39,8 @@ class Cluster:
     """Row of this cluster in `mixture`."""
     name: str | None = None
     """Name that it was given."""
+    posterior: ClusterPosterior | None = None
+    """How well it is known; None before the first refit."""
 
     def words(self) -> str:
         """The features that set the cluster apart from all events, the most telling first."""
@@ -98,6 +101,15 @@ def clusters_of(
             mixture=mixture,
             place=k,
             name=names.get(int(name)),
+            posterior=posterior_of(
+                family,
+                mixture.names,
+                rows.mean[k],
+                None if kept is None else kept[k],
+                float(mixture.share[k]),
+                model.path.n_events,
+                float(model.path.separation[k]),
+            ),
         )
         for k, name in enumerate(model.names)
     ]

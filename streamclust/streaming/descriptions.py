@@ -26,6 +26,8 @@ MIN_DISTANCE = 0.02
 """Squared Hellinger distance from all events below which a feature is not told."""
 MIN_SHIFT = 0.5
 """Standard deviations of all events by which a cluster's mean is told as high or low."""
+SURE_PROBABILITY = 0.99
+"""Probability of a cluster from which nothing is said of it."""
 TREND_DEVIATES = 4.0
 """Standard deviations by which two shares must differ to be told as a trend."""
 
@@ -158,10 +160,19 @@ class ClusterLine:
     """The features that set it apart."""
     name: str | None = None
     """Name that it was given."""
+    share_error: float | None = None
+    """Standard error of the share; None before the first refit."""
+    probability: float = 1.0
+    """Probability that it is a cluster of its own (see `ClusterPosterior`)."""
+
+    def told(self) -> str:
+        """The words, with the probability where there is doubt."""
+        sure = self.probability >= SURE_PROBABILITY
+        return self.words if sure else f"{self.words}; there with probability {self.probability:.0%}"
 
     def __str__(self) -> str:
         label = labelled(self.id, {} if self.name is None else {self.id: self.name})
-        return f"cluster {label}: {self.words}; {self.share:.0%} of events; {self.trend}"
+        return f"cluster {label}: {self.told()}; {self.share:.0%} of events; {self.trend}"
 
 
 class Descriptions(Sequence[ClusterLine]):
@@ -196,7 +207,7 @@ class Descriptions(Sequence[ClusterLine]):
         names = in_column("name", [line.name or "" for line in self._lines])
         rows = [f"{'cluster':>7}{names[0]}  {'share':>5}  {'events':>10}  {'trend':9}  what sets it apart"]
         rows += [
-            f"{line.id:>7}{name}  {line.share:>5.0%}  {line.weight:>10,.0f}  {line.trend:9}  {line.words}"
+            f"{line.id:>7}{name}  {line.share:>5.0%}  {line.weight:>10,.0f}  {line.trend:9}  {line.told()}"
             for line, name in zip(self._lines, names[1:], strict=True)
         ]
         return "\n".join(rows)
@@ -206,7 +217,7 @@ class Descriptions(Sequence[ClusterLine]):
     def _repr_html_(self) -> str:
         cells = "".join(
             f"<tr><td>{line.id}</td><td>{escape(line.name or '')}</td><td>{line.share:.0%}</td>"
-            f"<td>{line.weight:,.0f}</td><td>{line.trend}</td><td>{escape(line.words)}</td></tr>"
+            f"<td>{line.weight:,.0f}</td><td>{line.trend}</td><td>{escape(line.told())}</td></tr>"
             for line in self._lines
         )
         head = "<tr><th>cluster<th>name<th>share<th>events<th>trend<th>what sets it apart</tr>"
@@ -228,6 +239,9 @@ def describe_all(clusters: Iterable[Any], steps: Iterable[HistoryStep]) -> Descr
     """A line for each of these clusters, with the trend of its share."""
     history = list(steps)
     return Descriptions(
-        ClusterLine(c.id, c.share, c.weight, c.born, trend(history, c.id), c.words(), c.name)
+        ClusterLine(
+            c.id, c.share, c.weight, c.born, trend(history, c.id), c.words(), c.name,
+            *(() if c.posterior is None else (c.posterior.share_error, c.posterior.probability)),
+        )
         for c in clusters
-    )
+    )  # fmt: skip

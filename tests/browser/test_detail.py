@@ -84,6 +84,15 @@ def test_a_name_is_written_there_and_stands_everywhere(closed):
     closed.get_by_label("Name", exact=True).fill("x" * 80)  # half typed, it is not taken back
     closed.wait_for_timeout(2500)
     expect(closed.get_by_label("Name", exact=True)).to_have_value("x" * 80)
+    closed.get_by_label("Name", exact=True).fill("a long name " * 6)
+    closed.get_by_role("button", name="Save").click()
+    expect(closed.locator("#detail-named")).to_have_text("Saved.")
+    before = closed.viewport_size
+    for width in (400, 800, 1300):
+        closed.set_viewport_size({"width": width, "height": 900})
+        closed.wait_for_timeout(1500)
+        assert closed.evaluate("document.documentElement.scrollWidth") <= width
+    closed.set_viewport_size(before)
     closed.get_by_label("Name", exact=True).fill("")
     closed.get_by_role("button", name="Save").click()
     expect(closed.locator(f"tr[data-cluster='{cluster}'] a")).to_have_text(str(cluster))

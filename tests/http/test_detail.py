@@ -96,6 +96,16 @@ def test_typical_events_have_their_keys_and_times(start):
             assert list(example["values"].values()) == rows[place].tolist()
 
 
+def test_how_well_a_cluster_is_known_is_told(shared):
+    for cluster in shared.service.clusterer.clusters:
+        told, known = detail(shared, cluster.id)["posterior"], cluster.posterior
+        assert told["mean_error"] == {str(name): error for name, error in known.mean_error.items()}
+        for name in ("events", "degrees_of_freedom", "share_error", "probability"):
+            assert told[name] == pytest.approx(getattr(known, name))
+    levels = shared.client.get("/v1/levels").json()["levels"]
+    assert sum(level["probability"] for level in levels) == pytest.approx(1.0)
+
+
 def test_a_cluster_is_named(api):
     cluster = api.service.clusterer.clusters[1].id
     path = f"/v1/clusters/{cluster}/name"

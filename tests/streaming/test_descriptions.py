@@ -187,3 +187,25 @@ def test_before_the_first_event_nothing_is_novel():
     model = StreamClusterer()
     assert model.tail_many([{"x": 1.0}, {"x": 2.0}]).tolist() == [1.0, 1.0]
     assert model.novelty_many([{"x": 1.0}]).tolist() == [0.0]
+
+
+# -------------------------------------------------------------------- while it happens
+
+
+@pytest.mark.compiled
+def test_on_event_sees_the_change_and_what_it_raises_is_logged(caplog):
+    told = []
+
+    def look(change):
+        told.append([feature.name for i in change.children for feature in model.describe(i)])
+        raise RuntimeError("out of paper")
+
+    model = StreamClusterer(on_event=look)
+    for event in planted(600):
+        model.learn_one(event)
+    assert model.n_seen == 600
+    assert len(told) == len(model.events) > 1
+    assert all(set(names) == set(NAMES) for names in told)
+    logged = [record for record in caplog.records if "on_event failed" in record.getMessage()]
+    assert len(logged) == len(told)
+    assert "out of paper" in caplog.text

@@ -19,7 +19,7 @@ from streamclust import __version__
 from streamclust.hierarchy import MethodName
 from streamclust.lineage import Kind
 from streamclust.parameters import LevelName
-from streamclust.streaming import Cluster, Model, StreamClusterer
+from streamclust.streaming import Cluster, ClusterPosterior, Model, StreamClusterer
 from streamclust.summaries import Moments
 from streamclust_connectors.http import bodies, detail
 from streamclust_connectors.http.cached_value import LOCK_TIMEOUT_SECONDS, CachedValue
@@ -325,6 +325,7 @@ class Backend:
                     "persistence": finite(level.persistence),
                     "zeta": level.zeta,
                     "shown": level.shown,
+                    "probability": level.probability,
                 }
                 for level in found
             ]
@@ -432,6 +433,18 @@ def cluster_json(cluster: Cluster, events: int, before: dict[int, float]) -> dic
         "age": events - cluster.born,
         "trend": cluster.share - before.get(cluster.id, 0.0 if before else cluster.share),
         "components": components(cluster.components),
+        "posterior": None if cluster.posterior is None else posterior(cluster.posterior),
+    }
+
+
+def posterior(known: ClusterPosterior) -> dict[str, Any]:
+    """A cluster's posterior as JSON values."""
+    return {
+        "events": known.events,
+        "degrees_of_freedom": finite(known.degrees_of_freedom),
+        "share_error": known.share_error,
+        "mean_error": {str(name): finite(error) for name, error in known.mean_error.items()},
+        "probability": known.probability,
     }
 
 

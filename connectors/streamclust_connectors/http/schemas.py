@@ -96,6 +96,21 @@ class ClusterName(BaseModel):
     name: str | None
 
 
+class Posterior(BaseModel):
+    """How well a cluster is known, by the last refit."""
+
+    events: float
+    """Number of independent events that it is worth."""
+    degrees_of_freedom: float | None
+    """Of the mean of a feature; null for counts and yes/no features."""
+    share_error: float
+    """Standard error of the share."""
+    mean_error: dict[str, float | None]
+    """Standard errors of the means; null where nothing is known."""
+    probability: float
+    """Probability that it is a cluster of its own, given the labels."""
+
+
 class ClusterSummary(BaseModel):
     """A cluster as it is now."""
 
@@ -118,6 +133,8 @@ class ClusterSummary(BaseModel):
     """Change of its share over the last minute."""
     components: list[Component]
     """Components, the heaviest first; one unless components are joined to shapes."""
+    posterior: Posterior | None
+    """Null before the first refit."""
 
 
 class Clusters(BaseModel):
@@ -137,6 +154,8 @@ class LevelSummary(BaseModel):
     """Evidence per event below which it gives way to the next coarser level."""
     shown: bool
     """Whether it is on show."""
+    probability: float
+    """Probability of this number of clusters among the levels, given the labels."""
 
 
 class Levels(BaseModel):

@@ -38,7 +38,7 @@ function newRow(id) {
 function filled(row, c, largest, chosen) {
   const bar = element("span", { class: "bar" });
   bar.style.cssText = `width: ${(100 * c.share) / largest}%; background: ${colour(c.id)}`;
-  row.title = c.words;
+  row.title = c.name ? `${c.name}: ${c.words}` : c.words;
   const first = row.firstElementChild;
   first.firstElementChild.replaceChildren(dot(c.id), called(c.id, c.name));
   first.firstElementChild.setAttribute("aria-label", `Cluster ${called(c.id, c.name)} in detail`);

@@ -7,6 +7,7 @@ import { listChanges, sentence } from "./lifecycle.js";
 import { called } from "./names.js";
 
 const FEW = 8; // features shown before all are asked for
+const SURE = 0.99; // probability of a cluster from which nothing is said of it
 const COLUMNS = 3; // features of recent events
 const by = (id) => document.getElementById(id);
 const LINK = /^#cluster=(\d{1,15})$/;
@@ -91,10 +92,17 @@ function gone({ lifecycle, last }) {
 /** Words with a capital letter and a full stop. */
 const asSentence = (words) => `${words[0].toUpperCase()}${words.slice(1)}.`;
 
-function told({ words: apart, share, trend, weight, born, age }) {
+/** How well the share is known, and whether the cluster is sure to be there. */
+function certainty(posterior) {
+  if (!posterior) return "";
+  const doubt = posterior.probability < SURE ? ` It is a cluster of its own with a probability of ${percent(posterior.probability)}.` : "";
+  return `${doubt} Standard error of the share: ${(100 * posterior.share_error).toFixed(2)} percentage points, by ${compact(Math.round(posterior.events))} independent events.`;
+}
+
+function told({ words: apart, share, trend, weight, born, age, posterior }) {
   const { words, points } = trendOf(trend);
   return `${asSentence(apart)} ${percent(share)} of the stream, ${words}${points ? ` (${points} percentage points within a minute)` : ""}. ` +
-    `Size ${compact(weight)} events, born at event ${compact(born)}, ${compact(age)} events ago.`;
+    `Size ${compact(weight)} events, born at event ${compact(born)}, ${compact(age)} events ago.${certainty(posterior)}`;
 }
 
 // ------------------------------------------------------------------ features
@@ -155,14 +163,16 @@ function showShare(chart, { id, history }) {
     : `Share of cluster ${id} over time: at most ${percent(Math.max(...history.share))}, last ${percent(last)}`);
 }
 
-/** Events as a table: the key if any has one, the most telling features, and one more column. */
-function listEvents(part, names, events, last, value) {
+/** Events as a table: the key if any has one, the most telling features, and perhaps one more column. */
+function listEvents(part, features, events, last, value) {
   const keyed = events.some((event) => event.key != null);
-  const heads = [...(keyed ? ["key"] : []), ...names, last];
+  const names = features.slice(0, keyed ? COLUMNS - 1 : COLUMNS).map((feature) => feature.name);
+  const heads = [...(keyed ? ["key"] : []), ...names, ...(last ? [last] : [])];
   const head = element("tr", {}, ...heads.map((name) => element("th", { scope: "col" }, name)));
   const rows = events.map((event) => element("tr", { title: wholly(event) },
     ...(keyed ? [element("td", { class: "key" }, event.key == null ? "–" : asText(event.key))] : []),
-    ...names.map((name) => element("td", {}, number(event.values[name]))), element("td", {}, value(event))));
+    ...names.map((name) => element("td", {}, number(event.values[name]))),
+    ...(last ? [element("td", {}, value(event))] : [])));
   by(part).replaceChildren(element("thead", {}, head), element("tbody", {}, ...rows));
   by(part).hidden = events.length === 0;
 }
@@ -175,11 +185,9 @@ function wholly({ id, time, values }) {
   return [...(id ? [id] : []), ...(time == null ? [] : [`time ${time}`]), ...told].join(", ");
 }
 
-const telling = (features) => features.slice(0, COLUMNS).map((feature) => feature.name);
-
 function showExamples({ features, examples }) {
   by("detail-no-examples").hidden = examples.length > 0;
-  listEvents("detail-examples", telling(features), examples, "probability", (event) => percent(event.probability));
+  listEvents("detail-examples", features, examples);
 }
 
 function showBorder({ features, border }) {
@@ -188,13 +196,13 @@ function showBorder({ features, border }) {
   by("detail-border-title").replaceChildren("Between this and ", dot(border.cluster), element("a", { href: address(border.cluster) }, `cluster ${called(border.cluster)}`));
   by("detail-border-told").textContent = border.events.length ? "Hard to tell apart, the hardest first."
     : "Its nearest neighbour. No recent event lies between the two.";
-  listEvents("detail-between", telling(features), border.events, "cluster", ({ cluster, probability }) =>
+  listEvents("detail-between", features, border.events, "cluster", ({ cluster, probability }) =>
     `${cluster} (${percent(probability)})`);
 }
 
 function showRecent({ features, recent }) {
-  const names = telling(features), more = features.length - names.length;
+  const more = features.length - COLUMNS;
   by("detail-no-recent").hidden = recent.length > 0;
-  listEvents("detail-recent", names, recent, "novelty", ({ novelty }) => (novelty == null ? "–" : novelty.toFixed(2)));
+  listEvents("detail-recent", features, recent, "novelty", ({ novelty }) => (novelty == null ? "–" : novelty.toFixed(2)));
   by("detail-recent-note").textContent = more > 0 ? `The ${COLUMNS} most telling of ${features.length} features.` : "";
 }

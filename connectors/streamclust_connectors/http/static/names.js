@@ -2,7 +2,7 @@
 
 import { literal } from "./format.js";
 
-const MOST = 22; // characters of a name in a picture
+const PIXELS = 22; // of the width of a picture for a character of a name
 let names = new Map();
 
 /** The names of the clusters that there are now. */
@@ -15,8 +15,8 @@ export const nameOf = (id) => names.get(id) ?? "";
 /** The id of a cluster and its name, as text. */
 export const called = (id, name = nameOf(id)) => (name ? `${id} ${name}` : String(id));
 
-/** The same for a picture: long names are cut, and tags are none. */
-export function written(id) {
-  const name = nameOf(id);
-  return literal(called(id, name.length > MOST ? `${name.slice(0, MOST - 1)}…` : name));
+/** The same for a picture of this width: long names are cut, and tags are none. */
+export function written(id, width) {
+  const [name, most] = [nameOf(id), Math.max(6, Math.floor(width / PIXELS))];
+  return literal(called(id, name.length > most ? `${name.slice(0, most - 1)}…` : name));
 }

@@ -88,9 +88,12 @@ function written(chart, clusters, chosen, [[left, right], [low, high]]) {
   const labels = clusters.map((c) => {
     const ends = c.ellipses[0] ?? { x: [c.x], y: [c.y] };
     const [[west, south], [east, north]] = [Math.min, Math.max].map((end) => pixel([end(...ends.x), end(...ends.y)]));
-    const [x, y] = pixel([c.x, c.y]);
+    const text = labelOf(c.id, width);
+    const reach = Math.min(0.32 * SIZE * text.length, width / 2);
+    const [middle, y] = pixel([c.x, c.y]);
+    const x = middle > 0 && middle < width ? Math.min(Math.max(middle, reach), width - reach) : middle;
     const beside = SIZE * 0.65;
-    return { id: c.id, share: c.share, text: labelOf(c.id),
+    return { id: c.id, share: c.share, text,
       places: [[x, north + beside], [x, south - beside], [east + beside, y], [west - beside, y], [east, north], [west, south]] };
   }).filter(({ places: [[x, y]] }) => x > 0 && x < width && y > 0 && y < height);
   labels.sort((a, b) => (b.id === chosen) - (a.id === chosen) || b.share - a.share);
