@@ -45,8 +45,8 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
     Parameters
     ----------
     family
-        What a cluster is: "gaussian" (any covariance), "diagonal", "spherical", "multinomial", "bernoulli" or
-        "poisson".
+        What a cluster is: "gaussian" (any covariance), "diagonal", "spherical", "multinomial", "bernoulli", "poisson"
+        or "mixed" (numbers beside categories).
     refit
         How clusters are found: by "bkm" (Bayesian k-means: hard clusters, their number by free energy), "chunky-em" (a
         Gaussian mixture) or "dp-means" (clusters within a radius λ). λ² is `birth_penalty`; by default λ, in standard
@@ -188,6 +188,10 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         told = self.get_params() | {"drift": drift}
         ours = {name: told.pop(name) for name in ("on_event", "max_directions", "scale", "outliers")}
         check_parameters(ours)
+        if self.family == "mixed":
+            raise ValueError(
+                'family="mixed" is for StreamClusterer and BayesianKMeans: this takes tables of numbers'
+            )
         self.engine_ = Engine(0, EngineSettings(**told), self.on_event)
         self.projection_ = Projection(self.engine_, self.max_directions, self.scale)
 
