@@ -252,7 +252,7 @@ NOT_TAKEN: dict[str, dict[str, str]] = {
     "StreamEstimator": {
         "categorical": "its tables are numbers; BayesianKMeans takes categories",
         "max_categories": "its tables are numbers; BayesianKMeans takes categories",
-        "missing": "scikit-learn's tables have a value in every cell",
+        "missing": "NaN is a missing value",
         "invalid": "scikit-learn's estimators raise for invalid input",
         "feature_order": "columns keep the order of the table",
         "max_time_step": "points come without times",
