@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, Literal, NamedTuple, get_args
 
-FamilyName = Literal["gaussian", "diagonal", "spherical", "multinomial", "bernoulli", "poisson"]
+FamilyName = Literal["gaussian", "diagonal", "spherical", "multinomial", "bernoulli", "poisson", "mixed"]
 RefitName = Literal["bkm", "chunky-em", "dp-means"]
 MixtureName = Literal["finite", "infinite", "uninformative"]
 ShapeName = Literal["ellipse", "any"]
@@ -27,6 +27,8 @@ Missing = Literal["zero", "impute", "error"]
 Invalid = Literal["refuse", "raise"]
 ScaleName = Literal["deviation", "unit"]
 DetailName = Literal["auto", "fine", "coarse"]
+Categorical = Literal["auto", False] | Collection[Hashable]
+"""Which columns are categories: those that look so, none, or those named."""
 Detail = DetailName | float
 """How fine clusters are: by name, or a number of events that tell two clusters apart."""
 LevelName = int | Literal["fine"] | None
@@ -58,8 +60,8 @@ PARAMETERS: dict[str, Parameter] = {
     "family": Parameter(
         FamilyName,
         "gaussian",
-        'What a cluster is: "gaussian" (any covariance), "diagonal", "spherical", "multinomial", "bernoulli" or '
-        '"poisson".',
+        'What a cluster is: "gaussian" (any covariance), "diagonal", "spherical", "multinomial", "bernoulli", '
+        '"poisson" or "mixed" (numbers beside categories).',
     ),
     "refit": Parameter(
         RefitName,
@@ -214,6 +216,19 @@ PARAMETERS: dict[str, Parameter] = {
         '("unit"), for embeddings and texts.',
         '"unit" divides every event by its length first, however many features it has; an event of zeros is refused.',
     ),
+    "categorical": Parameter(
+        Categorical,
+        "auto",
+        'Fields that are categories: "auto" (text, and yes and no, if the first event has any), False or their names.',
+        "A category's values count apart from all else: one that has nothing to do with the clusters changes nothing. "
+        "New values may come at any time. Text that hardly repeats itself is left out, with a warning.",
+    ),
+    "max_categories": Parameter(
+        int,
+        50,
+        "Number of values of a category that are told apart; later ones count as one.",
+        least=2,
+    ),
     "outliers": Parameter(
         float | None,
         None,
@@ -236,7 +251,9 @@ NOT_TAKEN: dict[str, dict[str, str]] = {
         "leaf_size": "no stream has needed another than the default",
     },
     "StreamEstimator": {
-        "missing": "scikit-learn's tables have a value in every cell",
+        "categorical": "its tables are numbers; BayesianKMeans takes categories",
+        "max_categories": "its tables are numbers; BayesianKMeans takes categories",
+        "missing": "NaN is a missing value",
         "invalid": "scikit-learn's estimators raise for invalid input",
         "feature_order": "columns keep the order of the table",
         "max_time_step": "points come without times",
@@ -244,6 +261,8 @@ NOT_TAKEN: dict[str, dict[str, str]] = {
         "leaf_size": "no stream has needed another than the default",
     },
     "EngineSettings": {
+        "categorical": "the engine learns rows in which categories are columns of 0 and 1",
+        "max_categories": "the engine learns rows in which categories are columns of 0 and 1",
         "missing": "the engine learns complete rows",
         "invalid": "the engine raises for rows it cannot learn; who holds it decides what to do with them",
         "feature_order": "the engine knows columns, not names",
@@ -255,6 +274,8 @@ NOT_TAKEN: dict[str, dict[str, str]] = {
         "outliers": "labels are made by who asks the model",
     },
     "EngineSection": {
+        "categorical": "fields of text are categories; numbers that are codes can be sent as text",
+        "max_categories": "no stream has needed another than the default",
         "invalid": "the service sends events that cannot be learnt to the dead letters",
         "on_event": "the service sends lifecycle events to its outputs",
         "outliers": "the service tells the novelty of each event",

@@ -5,6 +5,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from streamclust import StreamClusterer
 from streamclust.batch import StreamEstimator
 from tests.streams import clustered
 
@@ -35,6 +36,22 @@ def test_it_stands_in_a_pipeline():
     rows, labels = clustered(1000, 3, k=3, seed=2)
     pipeline = make_pipeline(StandardScaler(), StreamEstimator())
     assert adjusted_rand_score(labels, pipeline.fit_predict(rows)) > 0.9
+
+
+def test_missing_values_are_learnt_as_in_a_stream():
+    rows, _ = clustered(1500, 3, k=3, seed=2)
+    rows[np.random.default_rng(0).random(rows.shape) < 0.1] = np.nan
+    rows[0] = [np.nan, 0.0, np.nan]
+    rows = rows[~np.isnan(rows).all(axis=1)]
+    estimator, stream = StreamEstimator().fit(rows), StreamClusterer(drift="ignore")
+    stream.learn_many(rows)
+    stream.settle()
+    assert estimator.predict(rows).tolist() == stream.predict_many(rows).tolist()
+    assert estimator.n_clusters_ == 3
+    with pytest.raises(ValueError, match="row 1 has no value"):
+        StreamEstimator().fit([[0.0, 1.0], [np.nan, np.nan]])
+    with pytest.raises(ValueError, match="infinity"):
+        StreamEstimator().fit([[0.0, 1.0], [np.inf, 1.0]])
 
 
 def test_weights_of_nothing_are_refused():

@@ -18,7 +18,14 @@ from streamclust.families import family as family_named
 from streamclust.families.mixed import mixed
 from streamclust.levels import NO_PAIRS, path_of
 from streamclust.moments import Moments
-from streamclust.parameters import Detail, MixtureName, NumberOfClusters, ShapeName, check_n_clusters
+from streamclust.parameters import (
+    Categorical,
+    Detail,
+    MixtureName,
+    NumberOfClusters,
+    ShapeName,
+    check_n_clusters,
+)
 from streamclust.refit.bkm.fit import (
     PriorName,
     Search,
@@ -31,7 +38,7 @@ from streamclust.refit.bkm.fit import (
 from streamclust.refit.bkm.row_tree import Assign, check_assign
 from streamclust.refit.partition import Partition
 from streamclust.refit.steps import Step
-from streamclust.schema.encoding import Categorical, Encoding
+from streamclust.schema.encoding import Encoding
 from streamclust.schema.frames import columns_by_name
 from streamclust.shapes import gaussian_components, heaviest_first
 from streamclust.tree import SummaryTree

@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClusterMixin, DensityMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from streamclust._kernels.types import Floats, Ints
@@ -38,15 +39,16 @@ OUTLIER = -1
 class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """The streaming engine, scikit-learn style: `partial_fit` learns, refits come by themselves.
 
-    Columns of a frame that are text or dates are left out, with a warning that names them.
+    Columns of a frame that are text or dates are left out, with a warning that names them. Missing values (NaN) are
+    drawn from the clusters, as in `StreamClusterer`.
 
     Labels are ids: they last from refit to refit, and one that has gone does not come back.
 
     Parameters
     ----------
     family
-        What a cluster is: "gaussian" (any covariance), "diagonal", "spherical", "multinomial", "bernoulli" or
-        "poisson".
+        What a cluster is: "gaussian" (any covariance), "diagonal", "spherical", "multinomial", "bernoulli", "poisson"
+        or "mixed" (numbers beside categories).
     refit
         How clusters are found: by "bkm" (Bayesian k-means: hard clusters, their number by free energy), "chunky-em" (a
         Gaussian mixture) or "dp-means" (clusters within a radius λ). λ² is `birth_penalty`; by default λ, in standard
@@ -179,10 +181,20 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         X, left_out = without_text(X)
         if left_out and reset:
             warn_left_out(left_out, stacklevel=4)
-        points = validate_data(self, X, dtype=np.float64, reset=reset)
+        points = self._validated(X, reset)
         if sample_weight is None:
             return points, None
         return points, _check_sample_weight(sample_weight, points, dtype=np.float64, ensure_non_negative=True)
+
+    def _validated(self, X: ArrayLike, reset: bool) -> Floats:
+        """Rows of numbers, NaN where one is missing."""
+        points: Floats = validate_data(self, X, dtype=np.float64, reset=reset, ensure_all_finite="allow-nan")
+        return points
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
     def _start(self, points: Floats, drift: DriftChoice) -> None:
         free = ("on_event", "outliers", "detail", "n_clusters")
@@ -190,6 +202,10 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         told = self.get_params() | {"drift": drift}
         ours = {name: told.pop(name) for name in ("on_event", "max_directions", "scale", "outliers")}
         check_parameters(ours)
+        if self.family == "mixed":
+            raise ValueError(
+                'family="mixed" is for StreamClusterer and BayesianKMeans: this takes tables of numbers'
+            )
         self.engine_ = Engine(0, EngineSettings(**told), self.on_event)
         self.projection_ = Projection(self.engine_, self.max_directions, self.scale)
 
@@ -210,8 +226,13 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
             )
 
     def _learn(self, points: Floats, weight: Floats | None, settle: bool) -> Self:
-        x, w, t = check_rows(points.shape[1], points, weight, None)
+        missing = np.isnan(points)
+        if missing.all(axis=1).any():
+            raise ValueError(f"row {missing.all(axis=1).argmax()} has no value: leave it out")
+        x, w, t = check_rows(points.shape[1], np.where(missing, 0.0, points), weight, None)
         check_points(self.family, x)
+        if missing.any():
+            x = points if weight is None else points[weight > 0]
         self.projection_.learn(x, w, t)
         if settle:
             self.projection_.begin()
@@ -269,8 +290,7 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
 
     def _asked(self, X: ArrayLike) -> Floats:
         check_is_fitted(self, "engine_")
-        points: Floats = validate_data(self, without_text(X)[0], dtype=np.float64, reset=False)
-        return points
+        return self._validated(without_text(X)[0], reset=False)
 
     def predict(self, X: ArrayLike) -> Ints:
         """The id of each point's cluster; -1 for an outlier, if `outliers` says how rare one is."""

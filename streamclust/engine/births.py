@@ -14,7 +14,6 @@ from streamclust.engine.results import joined, reach, weighing
 from streamclust.engine.retirement import Retirement
 from streamclust.engine.stream import Stream
 from streamclust.engine.tuning import TUNING
-from streamclust.families.cost_form import Quadratic
 from streamclust.moments import Moments
 
 
@@ -121,12 +120,12 @@ class Births:
             n_seen - born_at[name] < TUNING.settled_events and born_at[name] > 0
             for name in model.names.tolist()
         ]
-        form, d = model.form, model.n_coordinates
-        if not any(young) or n_seen < TUNING.settled_events or not isinstance(form, Quadratic):
+        found = model.ellipsoids
+        if not any(young) or n_seen < TUNING.settled_events or found is None:
             return np.zeros(len(means), dtype=bool)
         rows = np.flatnonzero(np.array(young)[model.place])
-        gaps = np.einsum("kij,nkj->nki", form.root[rows], means[:, None, :d] - form.centre[rows])
-        return np.asarray(((gaps**2).sum(axis=2) < TUNING.young_reach * reach(d)).any(axis=1))
+        gaps = np.einsum("kij,nkj->nki", found.root[rows], means[:, None, found.columns] - found.centre[rows])
+        return np.asarray(((gaps**2).sum(axis=2) < TUNING.young_reach * found.reach).any(axis=1))
 
     def open(self, clusters: Moments, each: float = 1.0) -> None:
         """Publish clusters of events that weigh `each`, provisional until the next refit confirms or absorbs them."""

@@ -27,6 +27,7 @@ from streamclust.engine.shard import Shard
 from streamclust.engine.shards import Shards
 from streamclust.engine.shown_level import ShownLevel
 from streamclust.engine.stream import Counters, Stream
+from streamclust.families.mixed import NUMBER
 from streamclust.lineage import Change, Lineage
 from streamclust.moments import Moments
 from streamclust.parameters import Detail, NumberOfClusters
@@ -68,6 +69,8 @@ class Engine:
         retirement = Retirement(stream, self.present)
         self.monitor = Monitor(stream, self.present, retirement, self.features)
         self.refitter = Refitter(stream, self.present, retirement)
+        self.layout = stream.settings.columns
+        """Of each column, and of some that no event has yet: a number, or which category it is a value of."""
 
     # ---------------------------------------------------------------- learn, monitor, refit, publish
 
@@ -311,6 +314,8 @@ class Engine:
         """Raise ValueError if another engine has other settings, so that it cannot be merged."""
         ours, theirs = vars(self.settings), vars(other.settings)
         names = ours.keys() - {"detail", "n_clusters"}  # of what is shown, not of what is learnt
+        if self.settings.is_mixed or other.settings.is_mixed:
+            names -= {"family"}  # it tells the columns, and those are compared by name
         differ = {name: (ours[name], theirs[name]) for name in sorted(names) if ours[name] != theirs[name]}
         if differ:
             raise ValueError(f"only streams of the same settings can be merged: they differ in {differ}")
@@ -378,6 +383,27 @@ class Engine:
     def n_features(self) -> int:
         """Number of features of the events so far."""
         return self.stream.shards.n_features
+
+    # ---------------------------------------------------------------- categories
+
+    def name_columns(self) -> None:
+        """Have the settings tell the family of as many columns as there are."""
+        columns = self.layout[: self.n_features]
+        if self.settings.is_mixed or any(group != NUMBER for group in columns):
+            self.stream.settings = self.settings.of_columns(columns)
+
+    def is_number(self, column: int) -> bool:
+        """Whether a column is a number; else it is a value of a category."""
+        return column >= len(self.layout) or self.layout[column] == NUMBER
+
+    def without_absent(self, rows: Floats) -> Floats:
+        """Rows of the features so far, with 0 for values of categories that an event does not have."""
+        if not self.layout:
+            return rows
+        category = np.array(self.layout[: rows.shape[1]], dtype=np.int64) != NUMBER
+        rows = np.array(rows, dtype=float)
+        rows[:, : len(category)][np.isnan(rows[:, : len(category)]) & category] = 0.0
+        return rows
 
     # ---------------------------------------------------------------- missing values
 

@@ -83,7 +83,7 @@ class Profiles:
 def profiles(engine: Engine, names: tuple[Hashable, ...], sketch: Sketch | None = None) -> Profiles:
     """The profiles of the active clusters as of now, measured on the summary's sample of events."""
     clusters = engine.queries.clusters()
-    d, family = clusters.n_features, engine.settings.family
+    d, family = clusters.n_features, engine.settings.family_name
     model = engine.shown
     if model is None:
         nobody = np.zeros(0, dtype=np.int64)

@@ -18,6 +18,8 @@ from streamclust.engine.model import Model
 from streamclust.engine.results import point_parameters, reach
 from streamclust.engine.tuning import TUNING
 from streamclust.families.discrete import BernoulliParameters, MultinomialParameters, PoissonParameters
+from streamclust.families.mixed import Mixed, MixedParameters
+from streamclust.refit.partition import Partition
 from streamclust.utils.blas import weighted_sum
 
 MIN_PROBABILITY = 1e-12
@@ -69,6 +71,9 @@ def supported(model: Model, events: Gaps) -> Bools:
 
 def n_parameters(model: Model) -> int:
     """Number of parameters of a component, its share among them."""
+    if model.is_mixed:
+        n = model.whitened_features
+        return 1 + n + n * (n + 1) // 2 + model.n_coordinates - n
     d = model.n_coordinates
     return {"full": 1 + d + d * (d + 1) // 2, "diagonal": 1 + 2 * d, "scalar": 2 + d, "none": 1 + d}[
         model.active.clusters.kind
@@ -106,6 +111,9 @@ def _draw(
 ) -> None:
     """Draw the missing values in place, and set `joint`, if it has rows: see `draw_gaussians`."""
     missing = np.ascontiguousarray(missing)
+    if model.is_mixed:
+        _draw_mixed(model, rows, missing, order, uniform, share, joint)
+        return
     if model.whitened_features:
         near = np.sqrt([0.0, *(2 * reach(n) for n in range(1, rows.shape[1] + 1))])
         draw_gaussians(rows, missing, order, uniform, share, *model.gaussians, near, joint)
@@ -123,6 +131,32 @@ def _draw(
         parts = np.log(rate), -rate, rate
     shared, binary = isinstance(found, MultinomialParameters), isinstance(found, BernoulliParameters)
     draw_counts(rows, missing, order, uniform, share, *parts, shared, binary, joint)
+
+
+def _draw_mixed(
+    model: Model, rows: Floats, missing: Bools, order: Ints, uniform: Floats, share: Floats, joint: Floats
+) -> None:
+    """`_draw` where events have categories, which are never missing: they tell how probable each component is."""
+    found = point_parameters(model.active)
+    assert isinstance(model.active, Partition)
+    assert isinstance(model.active.family, Mixed)
+    assert isinstance(found, MixedParameters)
+    family, columns = model.active.family, model.active.family.layout.numbers
+    known = np.ones(rows.shape[1], dtype=bool)
+    known[columns] = False
+    each = np.zeros((len(rows), len(share))) + share
+    if found.groups:
+        each += family.log_density_of(found, rows[:, known], known)
+    if found.numbers is None:
+        if len(joint):
+            joint[:] = each
+        return
+    numbers, gaps = np.ascontiguousarray(rows[:, columns]), np.ascontiguousarray(missing[:, columns])
+    near = np.sqrt([0.0, *(2 * reach(n) for n in range(1, len(columns) + 1))])
+    for row in order.tolist():
+        one = np.array([row])
+        draw_gaussians(numbers, gaps, one, uniform, each[row], *model.gaussians, near, joint)
+    rows[:, columns] = numbers
 
 
 def grouped(missing: Bools) -> Ints:

@@ -104,7 +104,7 @@ def filled_in(
         widen(engine, rows[done])
         same = int(np.searchsorted(width[done:], engine.n_features, side="right"))
         end = done + min(max(1, engine.until_due), same)
-        block = rows[done:end, : engine.n_features]
+        block = engine.without_absent(rows[done:end, : engine.n_features])
         block = block[: engine.until_change(block)]
         missing = np.isnan(block)
         by_leaf = np.flatnonzero(missing[:, engine.imputer.n_imputable :].any(axis=1))
@@ -115,19 +115,38 @@ def filled_in(
             end = done + int(next(iter(by_leaf), len(block)))
             block = engine.imputer.impute(block[: end - done], missing[: end - done])
         missing = missing[: end - done]
-        yield CompleteRows(block, weight[done:end], time[done:end], shard, missing)
+        gaps = None if engine.settings.is_mixed and not missing.any() else missing
+        yield CompleteRows(block, weight[done:end], time[done:end], shard, gaps)
         done = end
 
 
 def widen(engine: Engine, row: Floats) -> None:
     """Add the new features of a row."""
     shards, width = engine.shards, int(np.flatnonzero(~np.isnan(row))[-1]) + 1
+    if width <= shards.n_features:
+        return
     with HeldInterrupts():
         if shards.n_features == 0:
             shards.begin(width)
-        elif width > shards.n_features:
+        elif engine.layout:
+            widen_mixed(engine, row[:width])
+        else:
             shards.widen(np.nan_to_num(row[shards.n_features : width]))
             engine.features.begin()
+        engine.name_columns()
+
+
+def widen_mixed(engine: Engine, row: Floats) -> None:
+    """Add the new features of a row: no event had the new categories, and other numbers are unknown."""
+    shards = engine.shards
+    while shards.n_features < len(row):
+        column = shards.n_features
+        if engine.is_number(column):
+            shards.widen(np.nan_to_num(row[column : column + 1]))
+            engine.features.begin()
+        else:
+            shards.widen(np.zeros(1), unknown=False)
+            engine.counters.known_features += 1
 
 
 def nearest_filled(engine: Engine, rows: Floats, shard: Hashable) -> Floats:

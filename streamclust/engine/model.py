@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from streamclust.engine.results import (
 from streamclust.families.cost_form import CostForm, Quadratic
 from streamclust.families.gaussian import GaussianParameters
 from streamclust.families.marginal import PointParameters, marginal
+from streamclust.families.mixed import Mixed, MixedParameters, MixedPosterior
 from streamclust.levels import Path
 from streamclust.moments import Moments
 from streamclust.parameters import LevelName
@@ -65,6 +66,15 @@ class Seen(NamedTuple):
     def some(self, rows: Ints | slice) -> Seen:
         """Some of the rows."""
         return Seen(self.cell[rows], self.whitened[rows])
+
+
+class Ellipsoids(NamedTuple):
+    """An ellipsoid of each component, in some of the columns: ‖root (x - centre)‖² is at most `reach`."""
+
+    columns: Ints
+    centre: Floats
+    root: Floats
+    reach: float
 
 
 class Assignment(NamedTuple):
@@ -413,17 +423,47 @@ class Model:
         """The component active of each complete point, and how far it is from that one's mean in its own units."""
         points = np.ascontiguousarray(self._own(points))
         vector, root, offset = as_arrays(self.form)
-        if root is None:
+        if self.is_mixed and self.ellipsoids is not None:
+            return self._see_mixed(points, self.ellipsoids)
+        if root is None or self.ellipsoids is None:
             cell = np.where(self.outside(points), len(self.rows), self.nearest(points).component)
             return Seen(cell, np.zeros((len(points), 0)))
         seen = Seen(np.empty(len(points), dtype=np.int64), np.empty(points.shape))
         see_points(points, vector, root, offset, self._directions, reach(points.shape[1]), *seen)
         return seen
 
+    def _see_mixed(self, points: Floats, ellipsoids: Ellipsoids) -> Seen:
+        """`see` where events have categories: those have no deviations, and numbers alone decide."""
+        cell = self.nearest(points).component
+        gap = points[:, None, ellipsoids.columns] - ellipsoids.centre
+        whitened = np.einsum("kij,nkj->nki", ellipsoids.root, gap)
+        inside = (whitened**2).sum(axis=2).min(axis=1) <= ellipsoids.reach
+        own = np.sqrt(2.0) * whitened[np.arange(len(points)), cell] * inside[:, None]
+        return Seen(np.where(inside, cell, len(self.rows)), own)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether events have categories."""
+        return isinstance(self.result, Partition) and isinstance(self.result.family, Mixed)
+
+    @cached_property
+    def ellipsoids(self) -> Ellipsoids | None:
+        """The ellipsoids of the active components, in the columns that are numbers; None for families of counts."""
+        form = self.form
+        if not isinstance(form, Quadratic):
+            return None
+        columns = np.arange(self.n_coordinates)
+        if isinstance(self.active, Partition) and isinstance(self.active.family, Mixed):
+            family, posterior = self.active.family, cast(MixedPosterior, self.active.posterior)
+            if family.numbers is None or posterior.numbers is None:
+                return None
+            columns, form = family.layout.numbers, family.numbers.cost_form(posterior.numbers)
+        return Ellipsoids(columns, form.centre, form.root, reach(len(columns)))
+
     @property
     def whitened_features(self) -> int:
         """Number of columns of deviations that `see` gives: 0 for families of counts."""
-        return self.n_coordinates if isinstance(self.form, Quadratic) else 0
+        return 0 if self.ellipsoids is None else len(self.ellipsoids.columns)
 
     def _own(self, points: Floats) -> Floats:
         """The features that the model knows."""
@@ -432,7 +472,7 @@ class Model:
     def outside(self, points: Floats) -> Bools:
         """Points beyond every cluster's ellipsoid or, where clusters have none, likelier under the prior."""
         points = self._own(points)
-        if isinstance(self.form, Quadratic):
+        if self.ellipsoids is not None:
             return np.asarray(self.see(points).cell == len(self.rows))
         assert isinstance(self.active, Partition)
         family, phi0 = self.active.family, self.active.mixture.phi0
@@ -461,7 +501,11 @@ class Model:
             return np.asarray(self._widened.log_joint(points))
         if not known.any():
             return np.broadcast_to(self.log_share, (len(points), len(self.rows)))
-        parameters = marginal(point_parameters(self._widened), known)
+        found = point_parameters(self._widened)
+        if isinstance(found, MixedParameters):
+            family = cast(Mixed, cast(Partition, self._widened).family)
+            return np.asarray(family.log_density_of(found, points, known) + self.log_share)
+        parameters = marginal(found, known)
         return np.asarray(log_density(self._widened, parameters, points) + self.log_share)
 
     @cached_property
@@ -494,6 +538,8 @@ class Model:
     def gaussians(self) -> tuple[Floats, Floats]:
         """Means and covariance matrices of the components active, which are Gaussians."""
         found = point_parameters(self.active)
+        if isinstance(found, MixedParameters):
+            found = found.numbers
         assert isinstance(found, GaussianParameters)
         covariance = matrices(found.covariance, found.mean.shape[1])
         return np.ascontiguousarray(found.mean), np.ascontiguousarray(covariance)

@@ -28,7 +28,7 @@ def newborn(model: Model, outsiders: Floats, penalty: float | None = None, evide
     clusters = model.active.clusters
     d = clusters.n_features
     outsiders = outsiders[:, :d]  # features that the model does not know yet come after those it does
-    typical = typical_covariance(clusters)
+    typical = None if model.is_mixed else typical_covariance(clusters)
     if penalty is not None:
         groups = lead(outsiders, penalty)
     elif typical is None:

@@ -18,11 +18,9 @@ from streamclust._kernels.engine.outside import watch_outside
 from streamclust._kernels.hashing import splitmix64_of
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine.model import Model
-from streamclust.engine.results import as_arrays, reach
 from streamclust.engine.schedule import NEVER
 from streamclust.engine.tuning import TUNING
 from streamclust.engine.watched_events import chosen_of
-from streamclust.families.cost_form import Quadratic
 
 NONE_MISSING: Bools = np.zeros(0, dtype=bool)
 
@@ -55,11 +53,15 @@ class Outside:
         self.model = model
         self.ellipsoids: tuple[Floats, Floats, float] | None = None
         """Mean and root of each, and the bound of ‖root (x - mean)‖² within."""
-        if isinstance(model.form, Quadratic):
-            mean, root, _ = as_arrays(model.form)
-            assert root is not None
-            self.ellipsoids = mean, root, reach(model.n_coordinates)
-            if penalty is not None:
+        self.columns: Ints | None = None
+        """Columns that the ellipsoids are of; None: all."""
+        found = model.ellipsoids
+        if found is not None:
+            mean, root = np.ascontiguousarray(found.centre), np.ascontiguousarray(found.root)
+            self.ellipsoids = mean, root, found.reach
+            if len(found.columns) < model.n_coordinates:
+                self.columns = found.columns
+            elif penalty is not None:
                 mean = np.ascontiguousarray(model.active.clusters.mean)
                 self.ellipsoids = (
                     mean,
@@ -82,6 +84,8 @@ class Outside:
         state = np.array([alarm.level, alarm.bar, 0.0])
         usual = min(usual, TUNING.alarm_share / 2)
         gain, loss = np.log(TUNING.alarm_share / usual), np.log((1.0 - usual) / (1.0 - TUNING.alarm_share))
+        if self.columns is not None:
+            rows = np.ascontiguousarray(rows[:, self.columns])
         if self.ellipsoids is not None:
             n = watch_outside(
                 rows, incomplete, sampled, *self.ellipsoids, gain, loss, TUNING.alarm_nats, state

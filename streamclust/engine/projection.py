@@ -147,7 +147,7 @@ class Projection:
         width = self.engine.n_features
         if self.zeros or isinstance(complete, list):
             return self.engine.until_change(zero_filled(complete, max(width, int(widths(complete)[-1]))))
-        return self.engine.until_change(with_width(complete, width))
+        return self.engine.until_change(self.engine.without_absent(with_width(complete, width)))
 
     def n_waiting_by_shard(self) -> dict[Hashable, int]:
         """Number of events of each shard that wait."""
@@ -371,6 +371,7 @@ class Projection:
             if self.stage == "new":
                 self.stage = "plain"
                 self.engine.shards.begin(other.engine.n_features)
+                self.engine.name_columns()
             self.engine.merge(other.engine)
         for block in other.waiting:
             self.learn(*block)

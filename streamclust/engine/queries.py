@@ -141,6 +141,8 @@ class Queries:
         from streamclust.hierarchy.snapshot import snapshot  # slow to import, and not needed to start
 
         model, family = self._shown, self.stream.settings.family
+        if self.stream.settings.is_mixed:
+            family = "diagonal"  # hierarchies know no categories: their columns count as numbers
         if model is None:
             raise ValueError("there is nothing to take a snapshot of: learn at least one event first")
         tree = self.present_tree()

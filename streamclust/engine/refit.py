@@ -96,10 +96,9 @@ def with_whole_ways(result: Result, sequence: RecentSequence) -> Result:
 
     Where independent events are fewer than D + 1 for each cluster, clusters are found in the curve of its way.
     """
-    if result.n_clusters == 1 or not by_itself(result).whitened_features:
+    model, d = by_itself(result), result.clusters.n_features
+    if result.n_clusters == 1 or model.whitened_features < d:
         return result
-    model = by_itself(result)
-    d = result.clusters.n_features
     parts = [(model.see(rows).cell, rows[:, :d]) for rows in (sequence.latest, sequence.watched)]
     source = sources(parts, result.n_clusters)
     k = int(source.max()) + 1

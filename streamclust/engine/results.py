@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
 from streamclust.engine.tuning import TUNING
-from streamclust.families import FAMILIES, MIXTURES, FamilyClass, FlatGaussian
+from streamclust.families import FAMILIES, MIXTURES, AnyFamily, FamilyClass, FlatGaussian, Multinomial
 from streamclust.families.cost_form import CostForm, Quadratic
-from streamclust.families.gaussian import GaussianParameters
+from streamclust.families.gaussian import Gaussian, GaussianParameters
 from streamclust.families.linalg import cholesky, log_determinant, whitener
 from streamclust.families.marginal import PointParameters
+from streamclust.families.mixed import Mixed, of_columns
 from streamclust.moments import Moments
 from streamclust.refit.chunky_em.covariance import form_of
 from streamclust.refit.chunky_em.mixture import Mixture
@@ -149,12 +151,12 @@ def result_state(result: Result) -> State:
         arrays, values = fields_state(result, skip=("notes",))
         return State(arrays, {"kind": "mixture"} | values)
     arrays, values = fields_state(result, skip=("family", "mixture", "clusters"))
-    prior = fields_state(result.family)
+    prior = prior_state(result.family)
     arrays |= prefixed("clusters.", moments_arrays(result.clusters)) | prefixed("prior.", prior.arrays)
     named = {
         "kind": "partition",
         "scatter": result.clusters.kind,
-        "family": type(result.family).__name__,
+        "family": "Mixed" if isinstance(result.family, Mixed) else type(result.family).__name__,
         "prior": prior.values,
         "mixture": result.mixture.name,
         "phi0": result.mixture.phi0,
@@ -170,6 +172,38 @@ def result_from_state(state: State) -> Result:
     parts = under(arrays, "clusters.")
     clusters = Moments(parts["weight"], parts["mean"], parts["scatter"], values.pop("scatter"))
     prior = State(under(arrays, "prior."), values.pop("prior"))
-    family = from_fields(PRIORS[values.pop("family")], prior)
+    family = prior_from_state(values.pop("family"), prior)
     mixture = MIXTURES[values.pop("mixture")](values.pop("phi0"))
     return from_fields(Partition, State(arrays, values), family=family, mixture=mixture, clusters=clusters)
+
+
+def prior_state(family: AnyFamily) -> State:
+    """State of a family's prior."""
+    if not isinstance(family, Mixed):
+        return fields_state(family)
+    arrays: Arrays = {}
+    values: dict[str, Any] = {"columns": list(family.layout.columns), "categories": [], "numbers": None}
+    for i, part in enumerate(family.categories):
+        kept = fields_state(part)
+        arrays |= prefixed(f"category{i}.", kept.arrays)
+        values["categories"].append(kept.values)
+    if family.numbers is not None:
+        kept = fields_state(family.numbers)
+        arrays |= prefixed("numbers.", kept.arrays)
+        values["numbers"] = kept.values
+    return State(arrays, values)
+
+
+def prior_from_state(name: str, state: State) -> AnyFamily:
+    """The prior that `prior_state` saved, of the family of this name."""
+    if name != "Mixed":
+        return from_fields(PRIORS[name], state)
+    arrays, values = state
+    numbers = None
+    if values["numbers"] is not None:
+        numbers = from_fields(Gaussian, State(under(arrays, "numbers."), values["numbers"]))
+    categories = tuple(
+        from_fields(Multinomial, State(under(arrays, f"category{i}."), kept))
+        for i, kept in enumerate(values["categories"])
+    )
+    return of_columns(tuple(values["columns"]), numbers, categories)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from numbers import Real
 from types import NoneType
 from typing import Any, Literal, Self, cast, get_args, get_origin
 
 import numpy as np
 
+from streamclust.families import Mixed, mixed
 from streamclust.parameters import (
     GAUSSIANS,
     PARAMETERS,
@@ -66,6 +67,8 @@ class EngineSettings:
     def to_values(self) -> dict[str, Any]:
         """The settings by name; ValueError for a family without a name."""
         values = asdict(self)
+        if isinstance(self.family, type) and issubclass(self.family, Mixed):
+            values |= {"family": "mixed", "columns": list(self.family.layout.columns)}
         if not isinstance(values["family"], str):
             raise ValueError(
                 f"only an engine with a named family can be saved, got {self.family!r}; name one of "
@@ -77,6 +80,8 @@ class EngineSettings:
     def from_values(cls, values: Mapping[str, Any]) -> Self:
         """Settings from saved values."""
         known = OLDER_SETTINGS | dict(values)
+        if known["family"] == "mixed":
+            known["family"] = mixed(tuple(known.pop("columns", ())))
         wanted = known.get("n_clusters")
         return cls(**known | {"n_clusters": tuple(wanted) if isinstance(wanted, list) else wanted})
 
@@ -87,6 +92,26 @@ class EngineSettings:
     def follows(self) -> bool:
         """Whether the clusters are those of late, or of everything learnt."""
         return self.drift == "follow"
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether events have categories."""
+        return self.family == "mixed" or (isinstance(self.family, type) and issubclass(self.family, Mixed))
+
+    @property
+    def family_name(self) -> FamilyName:
+        """Name of the family."""
+        return "mixed" if self.is_mixed else self.family
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """Of each column of a mixed table: a number, or which category it is a value of."""
+        family: Any = self.family
+        return family.layout.columns if self.is_mixed and not isinstance(family, str) else ()
+
+    def of_columns(self, columns: tuple[int, ...]) -> Self:
+        """These settings with the family of mixed tables of these columns."""
+        return replace(self, family=cast(Any, mixed(columns)))
 
     @property
     def penalty(self) -> float | None:
@@ -188,9 +213,17 @@ def a_sequence(name: str, value: object) -> None:
         raise ValueError(f"{name} must be a list of names, got {shown(value)}")
 
 
+def categorical_columns(name: str, value: object) -> None:
+    """Automatic, none, or names of columns."""
+    named = isinstance(value, Collection) and not isinstance(value, (str, bytes))
+    if not (value is False or value == "auto" or named):
+        raise ValueError(f'{name} must be "auto", False or a list of names, got {shown(value)}')
+
+
 CHECKS: dict[Any, Check] = {float: positive, bool: yes_or_no, Sequence: a_sequence, Callable: a_function}
 """Checks by type."""
 BY_NAME: dict[str, Check] = {
+    "categorical": categorical_columns,
     "detail": lambda name, value: check_detail(value),
     "n_clusters": lambda name, value: check_n_clusters(value),
     "outliers": lambda name, value: a_share(name, value),
@@ -206,7 +239,7 @@ def check_parameters(given: Mapping[str, Any]) -> None:
     >>> check_parameters({"family": "gausian"})
     Traceback (most recent call last):
         ...
-    ValueError: family must be 'gaussian', 'diagonal', 'spherical', 'multinomial', 'bernoulli' or 'poisson', \
+    ValueError: family must be 'gaussian', 'diagonal', 'spherical', 'multinomial', 'bernoulli', 'poisson' or 'mixed', \
 got 'gausian'; did you mean 'gaussian'?
     >>> check_parameters({"half_life": -1})
     Traceback (most recent call last):

@@ -132,10 +132,13 @@ class Shards(dict[Hashable, Shard]):
         """The features of the first event."""
         self.n_features = self.capacity = n_features
 
-    def widen(self, values: Floats) -> None:
-        """Add features that no event had until now; all events so far count as having these values."""
+    def widen(self, values: Floats, unknown: bool = True) -> None:
+        """Add features that no event had until now; all events so far count as having these values.
+
+        `unknown`: the values are filled in.
+        """
         self.recent.strays.widen(values)
-        self._widen_parts(values, unknown=True)
+        self._widen_parts(values, unknown)
         self.n_features += len(values)
         self.capacity = self.n_features
 

@@ -36,6 +36,8 @@ def family(name_or_object: FamilyLike) -> FamilyClass | AnyFamily:
         if not hasattr(name_or_object, "log_marginal"):
             raise TypeError(f"a family must be a name or a Family, got {name_or_object!r}")
         return name_or_object
+    if name_or_object == "mixed":
+        return Mixed
     if name_or_object not in FAMILIES:
         hint = did_you_mean(name_or_object, FAMILIES)
         raise ValueError(f"unknown family {name_or_object!r}; the families are {', '.join(FAMILIES)}{hint}")

@@ -41,6 +41,7 @@ DISTANCES: dict[str, Callable[[Floats, Floats, Floats, Floats], Floats]] = {
     "gaussian": gaussian_distance,
     "diagonal": gaussian_distance,
     "spherical": gaussian_distance,
+    "mixed": gaussian_distance,  # a category's value by the mean and variance of its column of 0 and 1
     "multinomial": poisson_distance,  # how often a category comes in an event, of whatever length
     "bernoulli": bernoulli_distance,
     "poisson": poisson_distance,

@@ -9,6 +9,7 @@ that kernels price mixed events as they price Gaussian ones.
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -16,11 +17,12 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from streamclust._kernels.types import Floats, Ints
+from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.families.base import Family, Rule, Summary, check_finite, complain
 from streamclust.families.cost_form import Quadratic
 from streamclust.families.discrete import Dirichlet, Multinomial, MultinomialParameters
 from streamclust.families.gaussian import Gaussian, GaussianParameters, NormalWishart
+from streamclust.families.marginal import marginal
 from streamclust.families.priors import read_weighted
 from streamclust.moments import Moments, Scatter
 
@@ -73,8 +75,12 @@ class MixedParameters(NamedTuple):
     groups: tuple[MultinomialParameters, ...]
 
 
+class TableFamily(type):
+    """Metaclass of the families that `mixed` makes: they are pickled by their columns."""
+
+
 @dataclass(frozen=True, eq=False)
-class Mixed:
+class Mixed(metaclass=TableFamily):
     """Numbers with a normal-Wishart prior, and categories with a Dirichlet prior for each categorical column.
 
     `mixed(columns)` makes the class for a table of these columns.
@@ -200,6 +206,19 @@ class Mixed:
             parts.append(Gaussian.log_density(parameters.numbers, columns_of(moments, cls.layout.numbers)))
         return sum(parts[1:], parts[0])
 
+    @classmethod
+    def log_density_of(cls, parameters: MixedParameters, points: Floats, known: Bools) -> Floats:
+        """Mean log density of points with only the `known` columns, all of categories among them."""
+        whole = np.zeros((len(points), cls.layout.n_features))
+        whole[:, known] = points
+        found = cls.log_density(parameters._replace(numbers=None), whole) if parameters.groups else 0.0
+        numbers = cls.layout.numbers[known[cls.layout.numbers]]
+        if parameters.numbers is None or not len(numbers):
+            return np.asarray(found)
+        part = marginal(parameters.numbers, known[cls.layout.numbers])
+        assert isinstance(part, GaussianParameters)
+        return np.asarray(found + Gaussian.log_density(part, whole[:, numbers]))
+
     def generator(self, moments: Moments) -> Floats:
         """Sum of the generators: Bregman information adds up over independent parts."""
         total = np.zeros(len(moments))
@@ -218,6 +237,14 @@ def mixed(columns: tuple[int, ...]) -> type[Mixed]:
     (True, True)
     """
     return type("Mixed", (Mixed,), {"layout": TableLayout(columns)})
+
+
+def reduced(kind: type[Mixed]) -> str | tuple[object, ...]:
+    """How a family of tables is pickled."""
+    return "Mixed" if kind is Mixed else (mixed, (kind.layout.columns,))
+
+
+copyreg.pickle(TableFamily, reduced)  # type: ignore[arg-type]  # of classes, not of instances
 
 
 def of_columns(

@@ -17,14 +17,15 @@ from __future__ import annotations
 import math
 import warnings
 from collections import Counter
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from streamclust._kernels.types import Floats
+from streamclust.parameters import Categorical
 from streamclust.utils.values import PLAIN, is_numeric, to_number
 
 MAX_CATEGORIES = 200
@@ -35,8 +36,6 @@ MAX_DISTINCT_SHARE = 0.5
 MIN_ROWS = 20
 """Rows from which a column of text can be told to be an id, and a number of two values to be a category."""
 
-Categorical = Literal["auto", False] | Collection[Hashable]
-"""Which columns are categorical: those that look so, none, or those named."""
 Column = Sequence[Any] | np.ndarray[Any, Any]
 """Values of one column."""
 Table = Mapping[Any, Column]

@@ -26,8 +26,10 @@ class LeftOutColumns(UserWarning):
     """Columns of a frame are not numbers, and were left out."""
 
 
-def without_text(X: TableLike, known: Collection[Hashable] = ()) -> tuple[TableLike, list[Hashable]]:
-    """A frame without its columns of text and dates, and the names of those that are not empty.
+def without_text(
+    X: TableLike, known: Collection[Hashable] = (), dates_alone: bool = False
+) -> tuple[TableLike, list[Hashable]]:
+    """A frame without its columns of text and dates, or of `dates_alone`, and the names of those that are not empty.
 
     Columns that are `known` as numbers stay, and so does everything that is no frame.
 
@@ -45,7 +47,8 @@ def without_text(X: TableLike, known: Collection[Hashable] = ()) -> tuple[TableL
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     if not isinstance(frame, nw.DataFrame):
         return X, []
-    left_out = [series for series in frame.iter_columns() if series.name not in known and is_text(series)]
+    drop = is_temporal if dates_alone else is_text
+    left_out = [series for series in frame.iter_columns() if series.name not in known and drop(series)]
     if not left_out:
         return X, []
     kept = frame.drop([series.name for series in left_out]).to_native()
@@ -104,6 +107,24 @@ def is_text(series: Series[Any]) -> bool:
         return False
     values = [value for value in series.to_list() if value is not None and value == value]
     return bool(values) and all(isinstance(value, (str, bytes, *DATES)) for value in values)
+
+
+def is_temporal(series: Series[Any]) -> bool:
+    """Whether a column is of dates or times, by its type."""
+    return bool(series.dtype.is_temporal())
+
+
+def has_text(X: TableLike) -> bool:
+    """Whether a frame has a column of text, categories, or yes and no."""
+    import narwhals.stable.v2 as nw
+
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if not isinstance(frame, nw.DataFrame):
+        return False
+    return any(
+        not is_temporal(series) and (isinstance(series.dtype, nw.Boolean) or is_text(series))
+        for series in frame.iter_columns()
+    )
 
 
 def warn_left_out(names: Sequence[Hashable], stacklevel: int) -> None:

@@ -122,6 +122,11 @@ class Schema:
         twin.lenient = False
         return twin
 
+    def take(self, cells: Cells) -> None:
+        """Have the features that an event brings."""
+        if cells.columns is not self._columns:
+            self.adopt(cells.columns)
+
     # ---------------------------------------------------------------- reading
 
     @property
@@ -399,6 +404,6 @@ class Schema:
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Schema:
         """Read what `to_dict` wrote."""
-        if set(state) != {"names", "missing"}:
+        if set(state) - {"fields"} != {"names", "missing"}:
             raise ValueError(f"a saved schema holds 'names' and 'missing', got {sorted(map(str, state))}")
         return cls([json_name(name) for name in state["names"]], state["missing"])

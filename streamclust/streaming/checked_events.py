@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from streamclust._kernels.types import Floats
 from streamclust.engine.event_rows import Row, widths
 from streamclust.schema import Columns, Schema, table_of
+from streamclust.schema.mixed_schema import MixedSchema
 from streamclust.streaming.clocks import WrongTimeError
 
 
@@ -39,6 +40,13 @@ class InvalidValue(NamedTuple):
     """The row of `Checked` that it belongs to."""
     feature: Hashable
     reason: str
+
+
+class KnownFields(NamedTuple):
+    """Fields of a stream with categories, as known after a row."""
+
+    row: int
+    fields: Any
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +78,8 @@ class Checked:
     """Whether it is known that no value is missing."""
     invalid: tuple[InvalidValue, ...] = ()
     """Values that cannot be read, and count as missing; by row."""
+    fields: tuple[KnownFields, ...] = ()
+    """Known fields after the rows that changed them; empty for a stream without categories."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -77,13 +87,17 @@ class Checked:
     def __getitem__(self, part: slice) -> Checked:
         weight = None if self.weight is None else self.weight[part]
         time = None if self.time is None else self.time[part]
-        invalid = self._invalid_of(range(len(self))[part]) if self.invalid else ()
-        return replace(self, rows=self.rows[part], refused={}, weight=weight, time=time, invalid=invalid)
+        notes = self._notes_of(range(len(self))[part])
+        return replace(self, rows=self.rows[part], refused={}, weight=weight, time=time, **notes)
 
-    def _invalid_of(self, chosen: Sequence[int]) -> tuple[InvalidValue, ...]:
-        """Invalid values of the rows chosen, by their new numbers."""
+    def _notes_of(self, chosen: Sequence[int]) -> dict[str, Any]:
+        """Invalid values and known fields of the rows chosen, by their new numbers."""
+        if not (self.invalid or self.fields):
+            return {}
         place = {row: i for i, row in enumerate(chosen)}
-        return tuple(each._replace(row=place[each.row]) for each in self.invalid if each.row in place)
+        invalid = tuple(each._replace(row=place[each.row]) for each in self.invalid if each.row in place)
+        fields = tuple(each._replace(row=place[each.row]) for each in self.fields if each.row in place)
+        return {"invalid": invalid, "fields": fields}
 
     def table(self) -> Floats:
         """The rows under each other; NaN where a feature is missing."""
@@ -91,6 +105,8 @@ class Checked:
 
     def add_features_to(self, schema: Schema) -> None:
         """Add the features that these events bring; ValueError if others have come since they were checked."""
+        if self.fields and isinstance(schema, MixedSchema):
+            schema.fields = self.fields[-1].fields
         if self.columns is schema.columns:
             return
         ours, theirs = schema.names, tuple(self.columns)
@@ -112,5 +128,4 @@ class Checked:
         rows = [self.rows[i] for i in chosen] if isinstance(self.rows, list) else self.rows[chosen]
         weight = None if self.weight is None else self.weight[chosen]
         time = None if self.time is None else self.time[chosen]
-        invalid = self._invalid_of(chosen) if self.invalid else ()
-        return replace(self, rows=rows, refused={}, weight=weight, time=time, invalid=invalid)
+        return replace(self, rows=rows, refused={}, weight=weight, time=time, **self._notes_of(chosen))

@@ -171,7 +171,7 @@ class ClusterQueries(ThreadSafe):
             return self._waiting_cluster()
         rows, parts = self._expanded(engine.queries.clusters()), self._expanded(engine.queries.components())
         return clusters_of(
-            model, rows, parts, engine.settings.family, self._pipeline.schema, engine.lineage.born_at,
+            model, rows, parts, engine.settings.family_name, self._pipeline.schema, engine.lineage.born_at,
             engine.queries.last_seen(), engine.lineage.names,
         )  # fmt: skip
 
@@ -189,7 +189,7 @@ class ClusterQueries(ThreadSafe):
         if model.sketch is not None:
             rows, parts = model.sketch.expand_moments(rows), model.sketch.expand_moments(parts)
         last_seen = dict.fromkeys(model.names.tolist(), model.n_seen)
-        family = self._pipeline.engine.settings.family
+        family = self._pipeline.engine.settings.family_name
         return clusters_of(
             model, rows, parts, family, self._pipeline.schema, lineage.born_at, last_seen, lineage.names
         )
@@ -212,7 +212,7 @@ class ClusterQueries(ThreadSafe):
                 n,
                 whole,
                 mixture_of(
-                    self._pipeline.engine.settings.family, self.feature_names[: whole.n_features], whole
+                    self._pipeline.engine.settings.family_name, self.feature_names[: whole.n_features], whole
                 ),
                 0,
             )

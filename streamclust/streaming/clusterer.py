@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import fields
+from functools import partial
 from typing import Any, Self, cast
 
 import numpy as np  # noqa: F401  # for the examples
@@ -29,6 +30,7 @@ from streamclust.families import family as family_named
 from streamclust.families import is_discrete
 from streamclust.lineage import Change
 from streamclust.parameters import (
+    Categorical,
     Detail,
     DriftChoice,
     FamilyName,
@@ -43,6 +45,7 @@ from streamclust.parameters import (
 )
 from streamclust.schema import Schema
 from streamclust.schema.frames import TableLike
+from streamclust.schema.mixed_schema import MixedSchema, schema_from_dict
 from streamclust.streaming.answers import Answers
 from streamclust.streaming.checked_events import Checked
 from streamclust.streaming.cluster_queries import ClusterQueries
@@ -62,8 +65,8 @@ class StreamClusterer(Answers, base.Clusterer):  # type: ignore[misc]  # predict
     Parameters
     ----------
     family
-        What a cluster is: "gaussian" (any covariance), "diagonal", "spherical", "multinomial", "bernoulli" or
-        "poisson".
+        What a cluster is: "gaussian" (any covariance), "diagonal", "spherical", "multinomial", "bernoulli", "poisson"
+        or "mixed" (numbers beside categories).
     refit
         How clusters are found: by "bkm" (Bayesian k-means: hard clusters, their number by free energy), "chunky-em" (a
         Gaussian mixture) or "dp-means" (clusters within a radius λ). λ² is `birth_penalty`; by default λ, in standard
@@ -141,6 +144,12 @@ class StreamClusterer(Answers, base.Clusterer):  # type: ignore[misc]  # predict
         Events that are more novel than all but this share of recent events are outside every cluster, and have the id
         -1; by default every event has a cluster. `predict_one` of a stream returns None for them. It may be changed at
         any time.
+    categorical
+        Fields that are categories: "auto" (text, and yes and no, if the first event has any), False or their names. A
+        category's values count apart from all else: one that has nothing to do with the clusters changes nothing. New
+        values may come at any time. Text that hardly repeats itself is left out, with a warning.
+    max_categories
+        Number of values of a category that are told apart; later ones count as one.
 
     Examples
     --------
@@ -182,6 +191,8 @@ class StreamClusterer(Answers, base.Clusterer):  # type: ignore[misc]  # predict
         max_directions: int | None = None,
         scale: ScaleName = "deviation",
         outliers: float | None = None,
+        categorical: Categorical = "auto",
+        max_categories: int = 50,
     ) -> None:
         self.family = family
         self.refit = refit
@@ -206,6 +217,8 @@ class StreamClusterer(Answers, base.Clusterer):  # type: ignore[misc]  # predict
         self.max_directions = max_directions
         self.scale = scale
         self.outliers = outliers
+        self.categorical = categorical
+        self.max_categories = max_categories
         check_parameters(self._given())
         self._pipeline = self._new_pipeline(Schema(), Engine(0, self._settings(), on_event))
         self._make_locks()
@@ -213,8 +226,33 @@ class StreamClusterer(Answers, base.Clusterer):  # type: ignore[misc]  # predict
     def _new_pipeline(self, schema: Schema, engine: Engine) -> EventPipeline:
         """The pipeline of events under a schema."""
         missing = self.missing or ("zero" if is_discrete(self.family) else "impute")
-        kept = Schema(schema.names, missing, *self._limits(missing))
-        return EventPipeline(kept, engine, self.invalid, self.max_time_step, self.max_directions, self.scale)
+        limits = self._limits(missing)
+        kept = Schema(schema.names, missing, *limits)
+        makes = self._mixed_schemas(missing)
+        named = self.family == "mixed" or self.categorical not in ("auto", False)
+        if makes is not None and (isinstance(schema, MixedSchema) or named):
+            mixed = makes()
+            mixed.fields = schema.fields if isinstance(schema, MixedSchema) else {}
+            kept = mixed.with_names(schema.names)
+        pipeline = EventPipeline(
+            kept, engine, self.invalid, self.max_time_step, self.max_directions, self.scale
+        )
+        pipeline.allow_categories(makes)
+        return pipeline
+
+    def _mixed_schemas(self, missing: Missing) -> Callable[[], MixedSchema] | None:
+        """Makes the schema of a stream with categories; None if this one may not have any."""
+        lenient = self.invalid == "refuse"
+        made = partial(
+            MixedSchema, (), *self._limits(missing), lenient, self.categorical, self.max_categories
+        )
+        if self.family == "mixed":
+            return made
+        plain = self.refit == "bkm" and self.mixture != "uninformative" and self.shape != "any"
+        narrow = self.max_directions is None and self.scale == "deviation"
+        asked = self.family == "gaussian" and self.categorical is not False
+        allowed = asked and plain and narrow and missing == "impute" and lenient
+        return made if allowed else None
 
     def _limits(self, missing: Missing) -> tuple[int, Sequence[Hashable] | None, int | None]:
         """How many features there may be, their order, and how many in a stream that begins with few."""
@@ -284,7 +322,8 @@ class StreamClusterer(Answers, base.Clusterer):  # type: ignore[misc]  # predict
         """Learn a frame (pandas, polars, pyarrow), a numpy table, a list of mappings or, with missing="zero", a sparse
         table of SciPy.
 
-        Columns of a frame that are text or dates are left out, with a warning that names them.
+        Columns of a frame that are dates are left out, with a warning that names them; so are those of text if the
+        stream has no categories.
 
         Parts of a stream that are summarised apart, the partitions of a topic for example, are `shard`s: each has a
         tree of its own, and refits read them all.
@@ -422,7 +461,7 @@ class StreamClusterer(Answers, base.Clusterer):  # type: ignore[misc]  # predict
         """The clusterer that `to_state` was called on."""
         try:
             model = cls._with_parameters(OLDER | state.values["parameters"], on_event)
-            pipeline = model._new_pipeline(Schema.from_dict(state.values["schema"]), engine_from_state(state))
+            pipeline = model._new_pipeline(schema_from_dict(state.values["schema"]), engine_from_state(state))
             unpack_projection(pipeline.projection, state)
             check_projection(pipeline.projection, len(pipeline.schema))
             pipeline.clocks.update_from(state.values.get("clocks", []))

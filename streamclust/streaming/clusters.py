@@ -12,6 +12,7 @@ from streamclust.engine import Model
 from streamclust.lineage import labelled
 from streamclust.moments import Moments
 from streamclust.schema import Schema
+from streamclust.schema.mixed_schema import categories_of
 from streamclust.streaming.descriptions import FeatureMixture, mixture_of
 from streamclust.streaming.posteriors import ClusterPosterior, posterior_of
 
@@ -87,7 +88,9 @@ def clusters_of(
 ) -> list[Cluster]:
     """The clusters of a model, the heaviest first; `rows` are their moments, `parts` those of their components."""
     kept = None if rows.kind == "none" else rows.covariance
-    mixture = mixture_of(family, schema.names[: rows.n_features], rows)
+    mixture = mixture_of(family, schema.names[: rows.n_features], rows)._replace(
+        categories=categories_of(schema)
+    )
     found = [
         Cluster(
             id=int(name),

@@ -28,6 +28,8 @@ MIN_SHIFT = 0.5
 """Standard deviations of all events by which a cluster's mean is told as high or low."""
 SURE_PROBABILITY = 0.99
 """Probability of a cluster from which nothing is said of it."""
+DECILE = 1.2816
+"""Standard deviations from the mean of a normal distribution to its first and last tenth."""
 TREND_DEVIATES = 4.0
 """Standard deviations by which two shares must differ to be told as a trend."""
 
@@ -43,6 +45,8 @@ class FeatureMixture(NamedTuple):
     mean: Floats
     std: Floats
     share: Floats
+    categories: frozenset[int] = frozenset()
+    """Columns that are values of categories: their means are shares."""
 
     def overall(self) -> tuple[Floats, Floats]:
         """Mean and variance of each feature over all clusters."""
@@ -68,6 +72,8 @@ class FeatureMixture(NamedTuple):
         >>> baskets.words(0)
         'often tea (1.6 times the average)'
         """
+        if self.family == "mixed":
+            return ", ".join(self._mixed_words(cluster)) or "like all events"
         counts = np.isnan(self.std).all()
         mean, variance = self.overall()
         own = np.square(self.std[cluster])
@@ -81,6 +87,41 @@ class FeatureMixture(NamedTuple):
             return "often " + ", ".join(told) if told else "like all events"
         found = [self._direction(cluster, d, mean[d], variance[d]) for d in order[:MAX_TOLD_FEATURES]]
         return ", ".join(found) or "like all events"
+
+    def _mixed_words(self, cluster: int) -> list[str]:
+        """Categories that come more often than in all events, and the middle 80% of numbers, the most telling first.
+
+        >>> mean, std = np.array([[9.0, 0.8], [3.0, 0.2]]), np.array([[1.0, 0.4], [1.0, 0.4]])
+        >>> table = FeatureMixture("mixed", ("amount", "channel=web"), mean, std, np.full(2, 0.5), frozenset({1}))
+        >>> table.words(0)
+        'amount 7.7 to 10 (2.2 to 9.8), channel=web 80% (50% overall)'
+        """
+        mean, variance = self.overall()
+        own, whole = (self.mean[cluster], np.square(self.std[cluster])), (mean, variance)
+        distance = hellinger("gaussian", *own, *whole)
+        shares = sorted(self.categories)
+        distance[shares] = hellinger("bernoulli", *own, *whole)[shares]
+        rarer = [d for d in shares if own[0][d] <= mean[d]]
+        distance[rarer] = 0.0
+        order = np.argsort(-distance, kind="stable")[: 2 * MAX_TOLD_FEATURES].tolist()
+        return [self._mixed_word(cluster, d, mean[d]) for d in order if distance[d] >= MIN_DISTANCE]
+
+    def _mixed_word(self, cluster: int, feature: int, mean: float) -> str:
+        name = self.names[feature]
+        if feature in self.categories:
+            return f"{name} {self.mean[cluster, feature]:.0%} ({mean:.0%} overall)"
+        low, high = (self.mean[cluster, feature] + z * self.std[cluster, feature] for z in (-DECILE, DECILE))
+        everyone = [self.quantile(feature, p) for p in (0.1, 0.9)]
+        return f"{name} {low:.2g} to {high:.2g} ({everyone[0]:.2g} to {everyone[1]:.2g})"
+
+    def quantile(self, feature: int, share: float) -> float:
+        """Value of a feature below which a share of all events is, if clusters are normal."""
+        reach = 10.0 * (self.std[:, feature] + 1e-300)
+        low, high = float((self.mean[:, feature] - reach).min()), float((self.mean[:, feature] + reach).max())
+        for _ in range(64):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.percentile(feature, middle) < share else (low, middle)
+        return high
 
     def _times(self, cluster: int, feature: int, mean: Floats) -> str:
         value = self.mean[cluster, feature]

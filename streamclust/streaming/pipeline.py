@@ -5,7 +5,7 @@ An event is validated when it arrives: every buffered event can be learnt.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,9 @@ from streamclust.engine.wide_events import RECENT_EVENTS
 from streamclust.families import is_discrete
 from streamclust.parameters import Invalid, ScaleName
 from streamclust.schema import Cells, Schema, plain_values
+from streamclust.schema.encoding import OTHER
 from streamclust.schema.frames import TableLike, warn_left_out
+from streamclust.schema.mixed_schema import MixedSchema, has_category, warn_of_field
 from streamclust.streaming.checked_events import Checked
 from streamclust.streaming.clocks import Clocks
 from streamclust.streaming.input_buffer import MAX_WAITING_EVENTS, NO_VALUES, Event, InputBuffer
@@ -84,6 +86,10 @@ class EventPipeline:
         """Number of events in the buffer."""
         return len(self.buffer)
 
+    def allow_categories(self, mixed_schema: Callable[[], MixedSchema] | None) -> None:
+        """Let the stream have categories if its first events do; `mixed_schema` makes its schema then."""
+        self._validator.mixed_schema = mixed_schema
+
     # ---------------------------------------------------------------- one event
 
     def add(self, x: dict[Any, Any], w: float = 1.0, t: float | None = None, shard: Hashable = 0) -> bool:
@@ -113,13 +119,27 @@ class EventPipeline:
     def _is_full(self) -> bool:
         return len(self.buffer) >= self.buffer.size or self._has_new_features
 
+    def _schema_of(self, x: object) -> Schema:
+        """The schema, or one with categories if this is the first event and has some."""
+        make = self._validator.mixed_schema
+        new = make is not None and not len(self.schema) and has_category(x)
+        return (
+            make() if new and make is not None and not isinstance(self.schema, MixedSchema) else self.schema
+        )
+
+    def _use_categories(self, schema: Schema) -> None:
+        """Have a stream with categories, before its first event."""
+        self.schema = schema
+        self.buffer.reopen(self._shard, schema)
+
     def _validated(
         self, x: dict[Any, Any], values: tuple[float, ...] | None, w: float, t: float | None
     ) -> Event | None:
         """A checked event; None for one of weight 0, which changes nothing. `values`: set if all features are known."""
         row: Row
         if values is None:
-            row = self.schema.cells(x)
+            schema = self._schema_of(x)
+            row = schema.cells(x)
             self._validator.check_cells(row)
         else:
             row = np.array(values, dtype=np.float64)
@@ -132,8 +152,11 @@ class EventPipeline:
             self.flush()
             self.engine.redate(self._shard, back)
         if isinstance(row, Cells):
-            if len(row.columns) > len(self.schema):
-                self.schema.adopt(row.columns)
+            if schema is not self.schema:
+                self._use_categories(schema)
+            self.schema.take(row)
+            if row.fields is not None:
+                self._warn_of_fields()
             self.refusals.add_invalid(row.invalid.items())
         return row, w, t
 
@@ -144,6 +167,7 @@ class EventPipeline:
             self._learn_late()
         if self.buffer.open.rows or self.buffer.others:
             try:
+                self.tell_layout()
                 for table in self.buffer.tables(self._shard, self.schema):
                     self.projection.learn(table.rows, table.weight, table.time, self._shard, table.complete)
             except Exception:
@@ -151,6 +175,29 @@ class EventPipeline:
                 raise
             self.buffer.finish_flush()
         self.resize_buffer()
+
+    def tell_layout(self) -> None:
+        """Tell the engine which columns are values of categories."""
+        if isinstance(self.schema, MixedSchema) and len(self.engine.layout) != len(self.schema):
+            self.engine.layout = self.schema.layout
+            self.engine.name_columns()
+
+    def join_fields(self, other: MixedSchema) -> None:
+        """Have the categories of another stream, whose features are to be learnt."""
+        if not isinstance(self.schema, MixedSchema):
+            if len(self.schema) or self._validator.mixed_schema is None:
+                raise ValueError("the other has categories, and this stream has none: learn both with them")
+            self._use_categories(self._validator.mixed_schema())
+        assert isinstance(self.schema, MixedSchema)
+        self.schema.join_fields(other)
+
+    def _warn_of_fields(self) -> None:
+        """Name the fields of text that are left out, and those with more values than have columns, once each."""
+        fields = self.schema.fields if isinstance(self.schema, MixedSchema) else {}
+        for name, field in fields.items():
+            if name not in self._warned_of and (field.kind == "left out" or OTHER in field.values):
+                self._warned_of.add(name)
+                warn_of_field(name, field.kind == "left out", len(field.values), stacklevel=4)
 
     def _learn_late(self) -> None:
         """Put events of former open rows into the present ones or, if they are of another kind, learn them."""
@@ -192,6 +239,7 @@ class EventPipeline:
         for i in sorted(checked.refused):
             self.refusals.add(checked.refused[i])
         self._learn(checked, counted=True)
+        self._warn_of_fields()
 
     def learn(self, checked: Checked) -> None:
         """Learn checked events; those of wrong times are refused and counted."""
@@ -244,7 +292,10 @@ class EventPipeline:
     def _learn_in_time(self, checked: Checked, warns: bool) -> None:
         """Learn events that weigh something, and whose times the clock has taken; `warns` of invalid values."""
         self.refusals.add_invalid(((each.feature, each.reason) for each in checked.invalid), warns)
+        if checked.fields and not isinstance(self.schema, MixedSchema) and self._validator.mixed_schema:
+            self._use_categories(self._validator.mixed_schema())
         checked.add_features_to(self.schema)
+        self.tell_layout()
         w, t = as_column(checked.weight), as_column(checked.time)
         self.projection.learn(checked.rows, w, t, self._shard, checked.complete)
 

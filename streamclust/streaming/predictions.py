@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from streamclust.engine.model import Assignment
 from streamclust.parameters import LevelName
 from streamclust.schema import Cells, Schema, table_of
 from streamclust.schema.frames import SeriesLike, TableLike
+from streamclust.schema.mixed_schema import MixedSchema
 from streamclust.sketch import Rows
 from streamclust.streaming.checked_events import Checked
 from streamclust.streaming.pipeline import EventPipeline
@@ -200,6 +201,23 @@ class Predictions(ThreadSafe):
         shown = model.at(level if level is None or level == "fine" else min(level, model.path.n_finest))
         return np.asarray(shown.names[shown.place[components]])
 
+    @property
+    def categories(self) -> dict[Hashable, tuple[Hashable, ...]]:
+        """Values of each category that have a column, by the name of its field; empty for a stream of numbers alone."""
+        schema = self._pipeline.schema
+        return schema.categories if isinstance(schema, MixedSchema) else {}
+
+    def rows_of(self, X: TableLike) -> Floats:
+        """Events as rows in the order of `feature_names`, NaN where missing; nothing is learnt.
+
+        >>> from streamclust import StreamClusterer
+        >>> model = StreamClusterer()
+        >>> model.learn_many([{"x": 1.0, "paid": True}, {"x": 2.0, "paid": False}])
+        >>> model.feature_names, model.rows_of([{"x": 3.0, "paid": True}])
+        (('x', 'paid=yes', 'paid=no'), array([[ 3.,  1., nan]]))
+        """
+        return self._table(X)
+
     def model_at(self, level: LevelName) -> Model | None:
         """The published model with the clusters of a level: a number of clusters, "fine" or (None) the one on show."""
         engine = self._pipeline.engine
@@ -257,6 +275,7 @@ class Predictions(ThreadSafe):
         """Rows of the model's features; what they lack is missing, or 0. A sketch also reads those that came later."""
         if model.sketch is None:
             rows = np.asarray(rows, dtype=float)
+        rows = self._pipeline.engine.without_absent(rows)
         width = model.n_features if model.sketch is None else max(rows.shape[1], model.n_features)
         return self._pipeline.filled(with_width(rows, width))
 

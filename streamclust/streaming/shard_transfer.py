@@ -21,6 +21,7 @@ from streamclust.engine.projection import FIRST_EVENTS
 from streamclust.engine.shard import Shard
 from streamclust.engine.watched_events import WatchedEvents
 from streamclust.schema import Schema
+from streamclust.schema.mixed_schema import MixedSchema, schema_from_dict
 from streamclust.sketch import CoordinateMap, Sketch
 from streamclust.streaming.clocks import Clock
 from streamclust.streaming.pipeline import EventPipeline
@@ -57,7 +58,7 @@ class ShardTransfer:
     def adopt(self, shard: Hashable, state: State) -> None:
         """Adopt a shard, after adding the features that either side lacks; then its events that wait."""
         self.pipeline.flush()
-        part, theirs = summary_in(state), Schema.from_dict(state.values["schema"]).names
+        part, theirs = summary_in(state), self._joined_names(state)
         if part is not None:
             self._share(sketch_from_state(state), shard, part)
             self._take_over(shard, part, theirs, self._n_columns(state, part))
@@ -92,12 +93,14 @@ class ShardTransfer:
         ours, theirs = self.pipeline.schema, other.schema
         if len(theirs) and len(ours) and ours.names != theirs.names:
             raise ValueError(f"only streams of the same features can be merged, got {ours!r} and {theirs!r}")
+        if isinstance(theirs, MixedSchema):
+            self.pipeline.join_fields(theirs)
         if other.projection.n_seen:
             self.pipeline.engine.check_settings(other.engine)
             for shard, clock in other.clocks.copy().items():
                 self.pipeline.clocks.setdefault(shard, clock)
         if not len(ours):
-            ours.adopt(dict(theirs.columns))
+            self._name(theirs.names)
         self.pipeline.merge(other)
 
     def _share(self, sketch: Sketch | None, shard: Hashable, part: Shard) -> None:
@@ -130,7 +133,7 @@ class ShardTransfer:
         Those that wait since they lie outside our sketch wait here too: `catch_up` learns another from them.
         """
         self.pipeline.flush()
-        part, theirs = summary_in(state), Schema.from_dict(state.values["schema"]).names
+        part, theirs = summary_in(state), self._joined_names(state)
         waiting = [block._replace(shard=shard) for block in waiting_in(state)]
         sketch, projection = sketch_from_state(state), self.pipeline.projection
         if part is not None:
@@ -167,7 +170,7 @@ class ShardTransfer:
         self.pipeline.flush()
         model = None if state is None else model_in(state)
         if state is not None and model is not None:
-            names = Schema.from_dict(state.values["schema"]).names
+            names = self._joined_names(state)
             if model.sketch is not None:
                 self._check_names("the model", names)
                 self.pipeline.projection.use_sketch(model.sketch)
@@ -199,6 +202,13 @@ class ShardTransfer:
 
     # ---------------------------------------------------------------- agreeing on features
 
+    def _joined_names(self, state: State) -> tuple[Hashable, ...]:
+        """Names of the features of a saved clusterer or shard, whose categories are known here from now on."""
+        theirs = schema_from_dict(state.values["schema"])
+        if isinstance(theirs, MixedSchema):
+            self.pipeline.join_fields(theirs)
+        return theirs.names
+
     def _know(self, names: tuple[Hashable, ...]) -> None:
         """Have these features, if they are more than those known."""
         if len(names) > len(self.pipeline.schema) or names != self.pipeline.schema.names[: len(names)]:
@@ -207,6 +217,7 @@ class ShardTransfer:
     def _name(self, names: tuple[Hashable, ...]) -> None:
         """Have these features, in this order."""
         self.pipeline.schema = self.pipeline.schema.with_names(names)
+        self.pipeline.tell_layout()
 
     def _in_our_order(
         self, shard: Hashable, part: Shard, names: tuple[Hashable, ...], n_features: int

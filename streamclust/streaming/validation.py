@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from copy import copy
 from typing import NamedTuple
 
@@ -15,9 +15,10 @@ from streamclust.engine.event_rows import Row
 from streamclust.families import FamilyLike, is_discrete
 from streamclust.refit.bkm.fit import check_points
 from streamclust.schema import Cells, Schema, table_of
-from streamclust.schema.frames import TableLike, without_text
+from streamclust.schema.frames import TableLike, has_text, without_text
+from streamclust.schema.mixed_schema import MixedSchema, has_category
 from streamclust.sketch import check_lengths
-from streamclust.streaming.checked_events import Checked, InvalidValue, Reason
+from streamclust.streaming.checked_events import Checked, InvalidValue, KnownFields, Reason
 from streamclust.streaming.clocks import Clocks
 from streamclust.streaming.table_rows import (
     NO_FEATURE,
@@ -56,6 +57,8 @@ class Validator:
 
     def __init__(self, family: FamilyLike, zeros: bool, lenient: bool, unit: bool = False) -> None:
         self.family, self.zeros, self.lenient, self.unit = family, zeros, lenient, unit
+        self.mixed_schema: Callable[[], MixedSchema] | None = None
+        """Makes the schema of a stream whose first events hold categories; None if it may not have any."""
         self._whole = is_discrete(family)
 
     def check(
@@ -74,10 +77,13 @@ class Validator:
         """
         check_table_kind(X)
         left_out: list[Hashable] = []
+        mixed = isinstance(schema, MixedSchema) or (not len(schema) and self._begins_mixed(X))
         if self.lenient:
-            X, left_out = without_text(X, schema.names)
+            X, left_out = without_text(X, schema.names, dates_alone=mixed)
         aside = BatchColumns(weight, time, shard, tuple(left_out))
         try:
+            if mixed:
+                raise NeedsRowByRow
             return self._all(X, schema.strict(), None if clocks is None else clocks.copy(), aside)
         except NeedsRowByRow:
             pass
@@ -85,6 +91,8 @@ class Validator:
             if all_or_none or not is_table(X, schema):
                 raise
         clocks = None if clocks is None else clocks.copy()
+        if mixed and self.mixed_schema is not None and not isinstance(schema, MixedSchema):
+            schema = self.mixed_schema()
         return self._one_by_one(X, copy(schema), clocks, aside, all_or_none)
 
     def _all(
@@ -131,15 +139,20 @@ class Validator:
         kept: list[int] = []
         refused: dict[int, Reason] = {}
         invalid: list[InvalidValue] = []
+        fields: list[KnownFields] = []
         for i, x in enumerate(mappings(X, schema)):
             try:
+                if not len(schema) and self.mixed_schema is not None and has_category(x):
+                    schema = schema if isinstance(schema, MixedSchema) else self.mixed_schema()
                 cells = schema.cells(x)
                 self.check_cells(cells)
                 w, t = weight_and_time(weight[i], None if aside.time is None else time[i])
                 if w > 0:
                     if clocks is not None:
                         clocks.tell(aside.shard, t)
-                    schema.adopt(cells.columns)
+                    if cells.fields is not None:
+                        fields.append(KnownFields(len(rows), cells.fields))
+                    schema.take(cells)
                 else:
                     cells = schema.cells(x, extend=False)
             except (TypeError, ValueError) as error:
@@ -162,7 +175,16 @@ class Validator:
             aside.left_out,
             n_named(X, schema),
             invalid=tuple(invalid),
+            fields=tuple(fields),
         )
+
+    def _begins_mixed(self, X: TableLike) -> bool:
+        """Whether the first of all events hold categories: the first one or, in a frame, a column of text."""
+        if self.mixed_schema is None or isinstance(X, np.ndarray) or issparse(X):
+            return False
+        if isinstance(X, (list, tuple)):
+            return bool(X) and has_category(X[0])
+        return has_text(X)
 
     def _read(self, X: TableLike, schema: Schema) -> Floats | list[Row]:
         """Rows of a table, or the cells of each event where what an event lacks is 0."""

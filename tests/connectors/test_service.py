@@ -10,6 +10,7 @@ import pytest
 
 from streamclust import StreamClusterer
 from streamclust.checkpoint.files import encode
+from streamclust.schema.encoding import IdentifierColumns
 from streamclust_connectors.decode import Decoder, Fields
 from streamclust_connectors.interfaces import Assigned, Batch, DataLoss, Extent, Message, Revoked, Transient
 from streamclust_connectors.service import Policy, Service
@@ -165,6 +166,26 @@ BAD = [
     b"[1, 2",
     b'{"x0": null}',
 ]
+
+
+def test_text_of_messages_is_categories():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(3, size=900)
+    values = [
+        json.dumps(
+            {"x": float(rng.normal(9.0 * k)), "channel": f"c{k}", "id": f"user{i}", "flag": bool(i % 2)}
+        ).encode()
+        for i, k in enumerate(truth.tolist())
+    ]
+    sink = ListSink()
+    service = serve(MemorySource({P: values}, size=83), sink)
+    plain_model = StreamClusterer(**OPTIONS)
+    with pytest.warns(IdentifierColumns):
+        plain_model.learn_many([json.loads(value) for value in values], shard=P)
+    assert bits(service.clusterer) == bits(plain_model)
+    assert set(service.clusterer.categories) == {"channel", "flag"}
+    assert service.clusterer.n_clusters == 3
+    assert "dead-letters" not in sink.outputs or not sink.outputs["dead-letters"]
 
 
 def test_bad_messages_go_to_the_dead_letters_and_change_nothing():

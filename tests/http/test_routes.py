@@ -575,6 +575,27 @@ def test_what_is_no_number_is_missing(api):
         assert answer["learnt"] == 2 + (event["x"] in known.values())
 
 
+def test_events_with_text_are_learnt_and_predicted(start):
+    found = start()
+    rng = np.random.default_rng(0)
+    events = [
+        {"x": float(rng.normal(9.0 * k)), "channel": f"c{k}", "paid": bool(rng.integers(2)), "note": None}
+        for k in rng.integers(3, size=600).tolist()
+    ]
+    assert found.client.post("/v1/learn", json=events).json() == {"learnt": 600, "refused": []}
+    model = found.service.clusterer
+    assert (model.n_clusters, set(model.categories)) == (3, {"channel", "paid"})
+    asked = [*events[:20], {"channel": "c1"}, {"channel": "new"}, {"x": "ERR", "channel": "c2"}]
+    answer = found.client.post("/v1/predict", json=asked).json()["cluster"]
+    assert answer == model.predict_many(asked).tolist()
+    assert answer[-2] is None
+    for path in ("/v1/status", "/v1/clusters", "/v1/levels", "/v1/changes"):
+        assert found.client.get(path).status_code in (200, 404)
+    first = found.client.get("/v1/clusters").json()["clusters"][0]["id"]
+    assert found.client.get(f"/v1/clusters/{first}").status_code == 200
+    found.client.post("/v1/snapshots", json={}).raise_for_status()
+
+
 def test_counts_cannot_be_negative(start):
     found = start(family="poisson")
     found.client.post("/v1/learn", json=[{"x": i % 5} for i in range(60)]).raise_for_status()

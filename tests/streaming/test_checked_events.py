@@ -183,7 +183,7 @@ def test_a_clock_that_is_turned_back_is_no_refusal():
 
 
 def test_columns_of_text_are_named_when_events_are_learnt():
-    model = StreamClusterer()
+    model = StreamClusterer(categorical=False)
     checked = model.check(pd.DataFrame({"x": [1.0, 2.0], "city": ["Oslo", "Rome"]}))
     assert checked.left_out == ("city",)
     with pytest.warns(UserWarning, match="city"):

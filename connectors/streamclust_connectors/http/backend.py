@@ -346,7 +346,10 @@ class Backend:
         model, names = self._model_at(level), clusterer.feature_names  # names after model: they only grow
         try:
             events = self._read(body)
-            points = bodies.rows(events, names, clusterer.missing or "impute")
+            if clusterer.categories:
+                points = clusterer.rows_of(bodies.vectors(events, names))
+            else:
+                points = bodies.rows(events, names, clusterer.missing or "impute")
             if model is None or not len(events):
                 unknown = [None] * len(events)
                 return Predicted(None if model is None else model.version, unknown, unknown, unknown)

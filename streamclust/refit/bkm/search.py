@@ -14,6 +14,7 @@ import numpy as np
 
 from streamclust._kernels.types import Floats
 from streamclust.families import AnyFamily, Gaussian
+from streamclust.families.mixed import Mixed, columns_of
 from streamclust.families.priors import spread_indices
 from streamclust.moments import Moments
 from streamclust.refit.bkm.boundary_moves import polish
@@ -225,13 +226,16 @@ def relabelled(problem: Problem, clusters: Moments, family: AnyFamily) -> Labell
 
 def too_wide(leaves: Problem) -> bool:
     """Whether leaves keep most of the variance inside, measured in the covariance of a typical leaf's surroundings."""
-    rows = leaves.rows
-    if rows.kind != "full":
+    rows, whole = leaves.rows, leaves.family
+    family = whole.numbers if isinstance(whole, Mixed) else whole
+    if isinstance(whole, Mixed):
+        rows = columns_of(rows, whole.layout.numbers)
+    if rows.kind != "full" or family is None:
         return False
     total: Floats = rows.to_groups(None, kind="full").covariance[0]
     within = rows.scatter.sum(axis=0) / leaves.weight
-    assert isinstance(leaves.family, Gaussian)
-    blur = np.diag(leaves.family.blur)
+    assert isinstance(family, Gaussian)
+    blur = np.diag(family.blur)
     share = np.linalg.solve(total + blur, within + blur)
     return bool(np.trace(share) / len(total) > TUNING.max_share_within_leaves)
 
