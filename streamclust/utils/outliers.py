@@ -21,6 +21,8 @@ NORMAL_SHORTEST_HALF = 1.349
 """Length of the shortest interval that holds half of a normal distribution, in its deviations."""
 ROUNDING = 1e-9
 """Relative error of a sum of weights."""
+SLACK = 1e-6
+"""Relative slack of a rough test, well above what its sums and quotients are rounded by."""
 MIN_ROWS = 32
 """Of fewer rows none is called far: half of them tell too little of a scale."""
 MIN_GROUP_ROWS = 5
@@ -54,6 +56,23 @@ def middle_and_unit(values: Floats, weight: Floats | None = None) -> tuple[float
     return low, float(np.median(others)) if len(others) else 0.0
 
 
+def none_is_far(values: Floats, mass: Floats) -> bool:
+    """Whether no value is far, as is mostly seen without sorting them.
+
+    None is if half of the weight needs more than so small a part of the range that the farthest value is within reach.
+
+    >>> even = np.linspace(0.0, 1.0, 100)
+    >>> none_is_far(even, np.ones(100)), none_is_far(np.append(even, 1e6), np.ones(101))
+    (True, False)
+    """
+    low = float(values.min())
+    width = (float(values.max()) - low) * (1.0 + SLACK) * NORMAL_SHORTEST_HALF / FAR_DEVIATIONS
+    if not 0.0 < width < np.inf:
+        return False
+    held = np.bincount(((values - low) / width).astype(np.int64), mass)
+    return bool((held[1:] + held[:-1]).max() < (0.5 - SLACK) * held.sum())
+
+
 def far_reach(values: Floats, weight: Floats | None = None) -> tuple[float, float] | None:
     """Middle of a feature, and the distance beyond which values are far; None where none is, or too many are.
 
@@ -65,9 +84,11 @@ def far_reach(values: Floats, weight: Floats | None = None) -> tuple[float, floa
     known = ~np.isnan(values)
     if weight is not None:
         known &= weight > 0
-    if np.count_nonzero(known) < MIN_ROWS:
+    values = values[known]
+    given = None if weight is None else weight[known]
+    if len(values) < MIN_ROWS or none_is_far(values, np.ones(len(values)) if given is None else given):
         return None
-    ordered, mass = sorted_with(values[known], None if weight is None else weight[known])
+    ordered, mass = sorted_with(values, given)
     middle, unit = middle_and_unit(ordered, mass)
     if middle != 0.0 and np.count_nonzero(ordered != middle) < MIN_GROUP_ROWS:
         unit = min(unit, abs(middle))

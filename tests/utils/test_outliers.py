@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -12,6 +12,7 @@ from streamclust.batch import (
     BayesianKMeans,
     ChunkyGaussianMixture,
 )
+from streamclust.utils import outliers
 from streamclust.utils.outliers import (
     FAR_DEVIATIONS,
     MIN_GROUP_ROWS,
@@ -124,3 +125,31 @@ def test_batch_clusters_are_those_of_the_other_points(estimator, alone, value):
     labels = np.delete(estimator.fit(x).labels_, 7)
     assert len(set(estimator.labels_)) == 5 + alone
     assert len(set(zip(labels, np.delete(truth, 7), strict=True))) == 5
+
+
+@settings(max_examples=200)
+@given(
+    st.integers(0, 10**6),
+    st.integers(33, 400),
+    st.sampled_from(["normal", "t", "log-normal", "grid", "wild", "constant", "two scales"]),
+    st.booleans(),
+    st.floats(-300, 300),
+)
+def test_a_rough_test_spares_the_sort_where_nothing_is_far_and_changes_nothing(
+    seed, n, kind, weighted, power
+):
+    rng = np.random.default_rng(seed)
+    x = {
+        "normal": lambda: rng.normal(size=n),
+        "t": lambda: rng.standard_t(1, size=n),
+        "log-normal": lambda: rng.lognormal(sigma=4.0, size=n),
+        "grid": lambda: rng.integers(-3, 3, size=n).astype(float),
+        "wild": lambda: np.append(rng.normal(size=n - 2), [1e9, -3e3]),
+        "constant": lambda: np.append(np.ones(n - 1), 5.0),
+        "two scales": lambda: rng.normal(size=n) * np.where(rng.random(n) < 0.6, 1e-3, 1.0),
+    }[kind]() * 10.0**power
+    weight = rng.exponential(size=n) * (rng.random(n) < 0.9) if weighted else None
+    told = outliers.far_reach(x, weight)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(outliers, "none_is_far", lambda *_: False)
+        assert told == outliers.far_reach(x, weight)
