@@ -95,7 +95,7 @@ def test_a_stream_says_what_it_cannot_draw():
 
 def test_every_picture_is_public():
     assert {name for name in plots.__all__ if name.startswith("plot_")} == {
-        "plot_clusters", "plot_dendrogram", "plot_features", "plot_lineage", "plot_path", "plot_tree",
+        "plot_clusters", "plot_dendrogram", "plot_features", "plot_flows", "plot_lineage", "plot_path", "plot_tree",
     }  # fmt: skip
 
 

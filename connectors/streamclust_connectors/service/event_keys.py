@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from streamclust_connectors.decode import Decoded
@@ -29,6 +30,10 @@ class EventKey(NamedTuple):
         return f"{self.partition[0]}-{self.partition[1]}-{self.offset}{end}"
 
 
+Row = tuple[int, int, int | None, Any, float | None]
+"""Number in the stream, and all of an EventKey but its partition."""
+
+
 class EventKeys:
     """The latest events of each partition by their number in the stream; bounded.
 
@@ -40,36 +45,33 @@ class EventKeys:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[Partition, deque[tuple[int, EventKey]]] = {}
+        self._kept: dict[Partition, deque[Row]] = {}
 
     def add(
         self, partition: Partition, numbers: Iterable[int], events: Decoded, places: Sequence[int]
     ) -> None:
         """Keep the events at these places of a batch, by their numbers in the stream."""
-        for number, i in zip(numbers, places, strict=True):
-            self._add(number, EventKey(partition, events.records[i].offset, *columns(events, i)))
+        offsets = (events.records[i].offset for i in places)
+        columns = (at_places(column, places) for column in (events.numbers, events.keys, events.times))
+        self._rows(partition).extend(zip(numbers, offsets, *columns, strict=False))  # `repeat` never ends
 
-    def _add(self, number: int, event: EventKey) -> None:
-        kept = self._kept.setdefault(event.partition, deque(maxlen=MAX_EVENTS_PER_PARTITION))
-        kept.append((number, event))
+    def _rows(self, partition: Partition) -> deque[Row]:
+        return self._kept.setdefault(partition, deque(maxlen=MAX_EVENTS_PER_PARTITION))
 
     def copy(self) -> dict[int, EventKey]:
         """All that are kept, by number."""
-        return {number: event for kept in self._kept.values() for number, event in kept}
+        return {row[0]: EventKey(name, *row[1:]) for name, rows in self._kept.items() for row in rows}
 
     def to_list(self) -> list[Any]:
         """Convert to types of JSON."""
-        return [
-            [*name, [[number, *event[1:]] for number, event in kept]] for name, kept in self._kept.items()
-        ]
+        return [[*name, [list(row) for row in rows]] for name, rows in self._kept.items()]
 
     @classmethod
     def from_list(cls, saved: Iterable[Any]) -> EventKeys:
         """Read what `to_list` wrote."""
         found = cls()
-        for topic, partition, kept in saved:
-            for number, offset, *rest in kept:
-                found._add(int(number), EventKey((topic, partition), int(offset), *rest))
+        for topic, partition, rows in saved:
+            found._rows((topic, partition)).extend((*row,) for row in rows)
         return found
 
     @classmethod
@@ -78,10 +80,6 @@ class EventKeys:
         return cls.from_list((positions or {}).get("keys", ()))
 
 
-def columns(events: Decoded, i: int) -> tuple[int | None, Any, float | None]:
-    """Place in its record, key and time of an event."""
-    return (
-        None if events.numbers is None else events.numbers[i],
-        None if events.keys is None else events.keys[i],
-        None if events.times is None else events.times[i],
-    )
+def at_places(column: Sequence[Any] | None, places: Sequence[int]) -> Iterable[Any]:
+    """Values of a column at some places; None for each if there is no column."""
+    return repeat(None) if column is None else map(column.__getitem__, places)
