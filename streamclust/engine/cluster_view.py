@@ -32,7 +32,7 @@ class ClusterView(NamedTuple):
     """The id of the cluster that each component is part of."""
 
     def grouped(self, parents: Mapping[int, int]) -> ClusterView:
-        """Clusters put together to those of a coarser level, where `parents` has their ids. Others are left out."""
+        """Put clusters together to those of a coarser level, by the id of each there; others are left out."""
         known = np.array([cluster in parents for cluster in self.ids.tolist()], dtype=bool)
         group = np.array([parents[cluster] for cluster in self.ids[known].tolist()], dtype=np.int64)
         ids, place = np.unique(group, return_inverse=True)
