@@ -304,7 +304,7 @@ def test_make_targets_exist():
 
 def test_files_that_are_named_exist():
     named = re.findall(
-        r"\b((?:examples|benchmarks|docker|streamclust|tests)/[\w./-]+\.(?:py|md|toml|yaml))", ALL
+        r"\b((?:deploy|examples|benchmarks|docker|streamclust|tests)/[\w./-]+\.(?:py|md|toml|yaml))", ALL
     )
     assert named
     assert [path for path in named if not (ROOT / path).exists()] == []
