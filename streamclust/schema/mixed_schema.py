@@ -39,6 +39,10 @@ MAX_VALUE_LENGTH = 200
 """Characters by which values are told apart."""
 MIN_VALUES = 4
 """Values from which a field of text can be told to repeat itself."""
+MISSING_WORDS = frozenset(
+    {"?", "-", "--", "na", "n/a", "nan", "nil", "null", "none", "err", "error", "missing", "unknown"}
+)
+"""Text that mostly stands for a missing value, in small letters: alone it does not make a category of its field."""
 YES_NO = {"yes": True, "no": False}
 NUMBER = -1
 """In a layout: the column is a number."""
@@ -238,7 +242,7 @@ class MixedSchema(Schema):
         """The field as known after a value; `alone`: its event has nothing else to be learnt by."""
         if field is not None and field.kind != "pending":
             return field
-        if alone or value in ("yes", "no") or self.categorical != "auto":
+        if (alone and not stands_for_missing(value)) or value in ("yes", "no") or self.categorical != "auto":
             return Field("category")
         counts = dict(field.values) if field is not None else {}
         counts[value] = counts.get(value, 0) + 1
@@ -306,6 +310,15 @@ def warn_of_field(name: Hashable, left_out: bool, n_values: int, stacklevel: int
 def is_category(value: object) -> bool:
     """Whether a value makes its field a category: text that is not empty, or yes and no."""
     return isinstance(value, (bool, np.bool_)) or (isinstance(value, (str, bytes)) and bool(value.strip()))
+
+
+def stands_for_missing(value: object) -> bool:
+    """Whether a value is text that mostly stands for a missing one.
+
+    >>> stands_for_missing("N/A"), stands_for_missing("web")
+    (True, False)
+    """
+    return isinstance(value, str) and value.strip().lower() in MISSING_WORDS
 
 
 def is_number(value: object) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from streamclust._kernels.types import Ints
 from streamclust.engine.representatives import recent_sample
+from streamclust.schema.mixed_schema import categories_of
 from streamclust.streaming.checked_events import Checked
 from streamclust.streaming.cluster_queries import ClusterQueries
 from streamclust.streaming.comparison import (
@@ -118,7 +119,7 @@ class Answers(FixedParameters, Predictions, ClusterQueries):
             share = np.array([cluster.share for cluster in self.clusters])
             return diagnose(
                 Inspected(
-                    family=self._pipeline.engine.settings.family,
+                    family=self._pipeline.engine.settings.family_name,
                     names=self.feature_names,
                     rows=np.asarray(sample.rows, dtype=float)
                     if sample is not None and dense
@@ -129,6 +130,7 @@ class Answers(FixedParameters, Predictions, ClusterQueries):
                     n_refused=self._pipeline.refusals.count,
                     last_refusal=self._pipeline.refusals.latest,
                     n_shards=len(self._pipeline.engine.shards),
+                    categories=categories_of(self._pipeline.schema),
                 )
             )
 

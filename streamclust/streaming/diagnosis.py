@@ -53,6 +53,8 @@ class Inspected(NamedTuple):
     n_refused: int
     last_refusal: str
     n_shards: int
+    categories: frozenset[int] = frozenset()
+    """Columns that are values of categories."""
 
 
 @dataclass(frozen=True)
@@ -157,9 +159,14 @@ def _told(seen: Inspected, of: Iterable[int]) -> tuple[Hashable, ...]:
     return tuple(seen.names[j] for j in of)
 
 
+def numbers(seen: Inspected) -> list[int]:
+    """Columns that are no categories."""
+    return [j for j in range(min(seen.rows.shape[1], len(seen.names))) if j not in seen.categories]
+
+
 def columns(seen: Inspected) -> Iterator[tuple[int, Floats]]:
-    """Features with enough values, and those."""
-    for j in range(min(seen.rows.shape[1], len(seen.names))):
+    """Features with enough values, and those; no categories."""
+    for j in numbers(seen):
         values = seen.rows[:, j]
         known = values[~np.isnan(values)]
         if len(known) >= MIN_EVENTS:
@@ -244,7 +251,8 @@ def skewness(values: Floats) -> float:
 
 def copies(seen: Inspected) -> Finding | None:
     """Features that are another one, scaled and shifted."""
-    rows = seen.rows[:, : len(seen.names)]
+    of = numbers(seen)
+    rows = seen.rows[:, of]
     rows = rows[~np.isnan(rows).any(axis=1)]
     if len(rows) < MIN_EVENTS:
         return None
@@ -254,7 +262,7 @@ def copies(seen: Inspected) -> Finding | None:
     norm = np.sqrt(np.square(gap).sum(axis=0))
     gap = gap / np.where(norm > 0, norm, 1.0)
     alike = np.abs(gap.T @ gap) >= MIN_CORRELATION
-    names = _told(seen, np.flatnonzero(np.triu(alike, 1).any(axis=0)).tolist())
+    names = _told(seen, np.array(of)[np.triu(alike, 1).any(axis=0)].tolist())
     if not names:
         return None
     return Finding(

@@ -123,3 +123,13 @@ def test_a_finding_is_hinted_at_once():
         warnings.simplefilter("error")
         model.describe()
         print(model)
+
+
+def test_values_of_a_category_are_no_copies_of_each_other():
+    """Of yes and no one column is 1 minus the other, and a value that everyone has is constant."""
+    rng, model = np.random.default_rng(0), StreamClusterer()
+    for i, kind in enumerate(rng.integers(2, size=600)):
+        x = float(rng.normal(9.0 * kind))
+        model.learn_one({"x": x, "y": 2.0 * x, "paid": i % 2 == 0, "shop": "north"})
+    (finding,) = model.diagnose()
+    assert (finding.kind, finding.features) == ("copy", ("y",))
