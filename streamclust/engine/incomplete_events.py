@@ -27,10 +27,12 @@ def until_known(parts: Sequence[Floats]) -> tuple[int, bool]:
 
 
 def first_completed(parts: Sequence[Floats]) -> Floats:
-    """The first event, with the first values of others where it lacks one; 0 where no event has one.
+    """The first event, with the first values of others in its gaps; 0 where no event has one.
+
+    Features after its last one are no gaps: they are new ones of later events.
 
     >>> first_completed([np.array([[np.nan, 1.0, np.nan], [4.0, 2.0, 3.0]]), np.array([[5.0, 1.0, 9.0]])])
-    array([4., 1., 3.])
+    array([ 4.,  1., nan])
     """
     rows = under_each_other(parts)
     filled = rows[0].copy()
