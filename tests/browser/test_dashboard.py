@@ -5,11 +5,13 @@ from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import httpx
+import numpy as np
 import pytest
 from playwright.sync_api import expect
 
+from streamclust import StreamClusterer
 from streamclust.hierarchy import Dendrogram
-from tests.browser.checks import CONTRAST, FOCUSED, GROUPS, TOPS, UNNAMED
+from tests.browser.checks import COMPARED, CONTRAST, FOCUSED, GROUPS, TOPS, UNNAMED
 
 pytestmark = pytest.mark.compiled
 CHARTS = "view", "lifecycle", "novelty"
@@ -281,3 +283,45 @@ def test_names_are_text_and_nothing_else(visit, hostile):
     assert titles == sorted(names)
     assert page.title() == "streamclust"
     assert page.locator("main img").count() == 0
+
+
+@pytest.mark.parametrize("family", ["gaussian", "diagonal", "spherical"])
+def test_two_snapshots_are_compared_as_the_library_does(visit, idle, family):
+    rng = np.random.default_rng(0)
+    centres = np.array([[0.0, 0.0], [12.0, 0.0], [0.0, 12.0]])
+
+    def learn(model, n, centres):
+        model.learn_many(centres[rng.integers(len(centres), size=n)] + rng.normal(size=(n, 2)))
+        model.settle()
+        return {"version": 1, "events": model.n_seen, "dendrogram": model.snapshot().to_dict()}
+
+    model = StreamClusterer(family, half_life=1000.0)
+    before = learn(model, 6000, centres)
+    known = {cluster.id for cluster in model.clusters}
+    earlier = model.snapshot()
+    centres[1] += [0.0, 3.0]
+    after = learn(model, 12_000, np.vstack([centres[:2], [[30.0, 30.0]]]))
+    words, found = visit(idle).evaluate(COMPARED, [before, after, ["speed", "load"]])
+    tree = Dendrogram.from_dict(after["dendrogram"])
+    nodes = np.flatnonzero(tree.ids >= 0)
+    assert (
+        {one[0] for one in found}
+        == set(tree.ids[nodes].tolist())
+        == {cluster.id for cluster in model.clusters}
+    )
+    for own, share, mean, deviation in found:
+        (node,) = nodes[tree.ids[nodes] == own]
+        moments = tree.moments[int(node)]
+        assert share == pytest.approx(moments.weight[0] / tree.leaves.weight.sum())
+        assert mean == pytest.approx(moments.mean[0])
+        if family == "spherical":
+            assert np.mean(np.square(deviation)) == pytest.approx(moments.covariance[0])
+        else:
+            assert np.square(deviation) == pytest.approx(moments.to("diagonal").covariance[0])
+    changes = model.compare(earlier)
+    for word, kind in (("new", "new"), ("gone", "gone"), ("moved", "moved")):
+        listed = re.search(rf"\b{word} (\d[^;]*);", words)
+        ids = set() if listed is None else {int(i) for i in re.findall(r"(?:^|, )(\d+)", listed[1])}
+        told = {line.before if line.now is None else line.now for line in changes if kind in line.kinds}
+        assert ids == told, (words, changes)
+    assert known - {cluster.id for cluster in model.clusters}, words

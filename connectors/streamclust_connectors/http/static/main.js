@@ -227,7 +227,7 @@ function showSnapshot() {
   const k = Number(by("cut").value);
   by("cut-told").textContent = `${k} cluster${k === 1 ? "" : "s"}`;
   showHierarchy(by("hierarchy"), by("hierarchy-note"), state.snapshot, tree, k, linked());
-  by("compared").textContent = state.against ? compared(state.against, state.snapshot) : "";
+  by("compared").textContent = state.against ? compared(state.against, state.snapshot, state.status?.features ?? []) : "";
 }
 
 // ------------------------------------------------------------------ the loop
