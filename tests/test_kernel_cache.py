@@ -40,6 +40,17 @@ event.register("numba:compile", Names())
 COUNT = LISTEN + "assert all_within(np.ones(3), 1.0) and not all_within(np.ones(3), 0.5)"
 
 
+SUMS = """
+import numpy as np
+from streamclust._kernels.sketch import project_rows
+rng = np.random.default_rng(0)
+x, to = rng.normal(size=(20, 90)), rng.normal(size=(3, 90))
+z, squares = np.empty((20, 3)), np.empty(20)
+project_rows(x, np.zeros(90), np.ones(90), to, False, 1.0, z, squares)
+print(sum(project_rows.stats.cache_hits.values()), z.tobytes().hex(), squares.tobytes().hex())
+"""
+
+
 def double(x):
     """A kernel of these tests."""
     return 2 * x
@@ -71,6 +82,20 @@ def test_numba_calls_the_cache_as_it_always_did(tmp_path):
     assert sum(second.stats.cache_hits.values()) == 1
     assert compiles(second, 3.0)
     assert len(list(tmp_path.glob("*.nbc"))) == 2
+
+
+def test_sums_in_any_order_have_the_same_bits_where_they_were_compiled_and_from_disk(tmp_path):
+    """A part that is compiled by itself, too, may sum in another order than its copy in a kernel."""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(PACKAGE.parent)}
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", SUMS], env=environment, capture_output=True, text=True, check=True
+        )
+        for _ in range(2)
+    ]
+    (fresh, *compiled), (hits, *loaded) = (one.stdout.split() for one in told)
+    assert (fresh, hits) == ("0", "1")
+    assert compiled == loaded
 
 
 def test_a_kernel_from_disk_is_called_by_others(tmp_path):

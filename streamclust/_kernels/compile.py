@@ -84,8 +84,9 @@ kernel_with_free_sums = kept(fastmath=set(FREE_SUMS))
 part = unkept()
 """A part of kernels: called by them alone, compiled into them, not kept by itself."""
 
-part_with_free_sums = unkept(fastmath=set(FREE_SUMS))
-"""`part` with sums in any order."""
+part_with_free_sums = unkept(forceinline=True, fastmath=set(FREE_SUMS))
+"""`part` with sums in any order. It is always compiled into its callers: beside the copy in a kernel, numba compiles a
+part by itself, and while a process compiles, its kernels call that one, whose order of sums may be another."""
 
 shared_part = kept(no_cpython_wrapper=True)
 """A part of several kernels, large enough for a call: compiled and kept by itself, once for all of them."""
