@@ -18,6 +18,9 @@ from streamclust.families import is_discrete
 from streamclust.sketch import CoordinateMap
 from streamclust.utils.state import State, prefixed, under
 
+FORGOTTEN_HALF_LIVES = 10.0
+"""Half-lives after which an event is forgotten: it no longer tells how dependent the events are."""
+
 if TYPE_CHECKING:
     from streamclust.engine.shards import Shards
 
@@ -200,12 +203,20 @@ class RecentEvents:
             return next(iter(self._shards.values())).watch.sums_by(model, size)
         return block_sums(*self.seen_by(model), self.watched()[1], len(model.rows) + 1, size)
 
+    @property
+    def memory_events(self) -> float:
+        """Number of events after which one is forgotten; infinite where nothing is, or by its time."""
+        half_life = self._shards.settings.half_life
+        timed = any(part.tree.timed for part in self._shards.values())
+        return np.inf if half_life is None or timed else FORGOTTEN_HALF_LIVES * half_life
+
     def sequence(self, since: int = 0) -> RecentSequence:
-        """Recent events in their order, without those that came before event number `since`."""
+        """Recent events in their order, without those that came before event number `since` or are forgotten."""
         if not self._shards or not len(self.ring):
             nothing = np.empty((0, self._shards.n_features))
             return RecentSequence(nothing, 1.0, nothing)
         watched, _, at = self.watched()
+        since = max(since, int(at[-1] - min(self.memory_events, at[-1]))) if len(at) else since
         latest = self.latest()[0][self.latest_numbers() >= since]
         rows, stride = self.evenly_watched(at >= since)
         return RecentSequence(watched[rows], stride, latest)

@@ -140,16 +140,16 @@ class StreamClusterer(Answers, base.Clusterer):  # type: ignore[misc]  # predict
         How wide events are compared: with each feature in its own deviations ("deviation"), or by their angle ("unit"),
         for embeddings and texts. "unit" divides every event by its length first, however many features it has; an event
         of zeros is refused.
-    outliers
-        Events that are more novel than all but this share of recent events are outside every cluster, and have the id
-        -1; by default every event has a cluster. `predict_one` of a stream returns None for them. It may be changed at
-        any time.
     categorical
         Fields that are categories: "auto" (text, and yes and no, if the first event has any), False or their names. A
         category's values count apart from all else: one that has nothing to do with the clusters changes nothing. New
         values may come at any time. Text that hardly repeats itself is left out, with a warning.
     max_categories
         Number of values of a category that are told apart; later ones count as one.
+    outliers
+        Events that are more novel than all but this share of recent events are outside every cluster, and have the id
+        -1; by default every event has a cluster. `predict_one` of a stream returns None for them. It may be changed at
+        any time.
 
     Examples
     --------
@@ -190,9 +190,9 @@ class StreamClusterer(Answers, base.Clusterer):  # type: ignore[misc]  # predict
         max_features: int | None = None,
         max_directions: int | None = None,
         scale: ScaleName = "deviation",
-        outliers: float | None = None,
         categorical: Categorical = "auto",
         max_categories: int = 50,
+        outliers: float | None = None,
     ) -> None:
         self.family = family
         self.refit = refit
@@ -216,9 +216,9 @@ class StreamClusterer(Answers, base.Clusterer):  # type: ignore[misc]  # predict
         self.max_features = max_features
         self.max_directions = max_directions
         self.scale = scale
-        self.outliers = outliers
         self.categorical = categorical
         self.max_categories = max_categories
+        self.outliers = outliers
         check_parameters(self._given())
         self._pipeline = self._new_pipeline(Schema(), Engine(0, self._settings(), on_event))
         self._make_locks()

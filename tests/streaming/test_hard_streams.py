@@ -57,6 +57,7 @@ def test_a_sensor_that_gets_stuck_is_nearly_all_there_is_and_may_recover(half_li
     assert model.predict_one({0: 5.0, 1: 5.0}) == first.id
     model.learn_many(events(20_000, seed=1))
     assert model.n_failed_refits == 0
+    assert model.effective_events > 0.5 * model.n_seen  # what is forgotten tells of no dependence
     assert model.n_clusters > 1 or half_life < 100  # so few events show one cluster
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from streamclust import StreamClusterer
 from streamclust.checkpoint.files import encode
+from streamclust.streaming import InvalidValues
 from tests.conftest import INTERPRETED
 from tests.streams import clustered
 
@@ -32,12 +33,13 @@ def test_refusals_name_those_that_would_be_refused_and_change_nothing(rows):
     before = bits(model)
     batch = [{"a": 1.0, "b": 2.0}, {"a": "x"}, {"a": 1e200, "b": 0.0}, {}, {"c": 1.0}, {"c": "y"}]
     reasons = model.check(batch).refused
-    assert list(reasons) == [1, 2, 3, 5]
+    assert list(reasons) == [1, 3, 5]  # of the third one value is left
     assert "must be a number" in reasons[1]
     assert bits(model) == before
     assert model.feature_names == ("a", "b")
-    model.learn_many([event for i, event in enumerate(batch) if i not in reasons])
-    assert (model.n_refused, model.n_seen) == (0, 102)
+    with pytest.warns(InvalidValues):
+        model.learn_many([event for i, event in enumerate(batch) if i not in reasons])
+    assert (model.n_refused, model.n_seen, model.n_invalid) == (0, 103, {"a": 1})
 
 
 def test_refusals_of_weights_times_and_families():
