@@ -28,7 +28,8 @@ def truncated(draw):
 
 
 def wrong_type(draw):
-    return json.dumps({"x": draw.choice(["a", [1], {"z": 1}, "NaN", ""]), "y": 1.0}).encode()
+    value = draw.choice(["a", [1], {"z": 1}, "NaN", ""])
+    return json.dumps({"x": value, "y": value}).encode()  # of an event with one good value that is learnt
 
 
 def deep(draw):
@@ -36,15 +37,13 @@ def deep(draw):
 
 
 def huge(draw):
-    return b'{"x": %s, "y": 1}' % draw.choice(
-        [b"1e308", b"-1e200", b"1e999", b"9" * draw.choice([200, 5000]), b"1e121"]
-    )
+    value = draw.choice([b"1e308", b"-1e200", b"1e999", b"9" * draw.choice([200, 5000]), b"1e121"])
+    return b'{"x": %s, "y": %s}' % (value, value)
 
 
 def not_a_number(draw):
-    return b'{"x": %s, "y": 1}' % draw.choice(
-        [b"NaN", b"Infinity", b"-Infinity", b"nan", b"0x10", b"1.", b"+1", b"--1"]
-    )
+    value = draw.choice([b"NaN", b"Infinity", b"-Infinity", b"nan", b"0x10", b"1.", b"+1", b"--1"])
+    return b'{"x": %s, "y": %s}' % (value, value)
 
 
 def binary(draw):

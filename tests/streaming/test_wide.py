@@ -11,7 +11,7 @@ from streamclust import StreamClusterer
 from streamclust.batch import StreamEstimator
 from streamclust.checkpoint import CheckpointError, decode, encode, model_from_state, model_state, shard_in
 from streamclust.engine.projection import FIRST_EVENTS
-from streamclust.streaming import LeftSketch, RefusedEvents
+from streamclust.streaming import InvalidValues, LeftSketch, RefusedEvents
 from streamclust.summaries import empty_tree
 
 pytestmark = pytest.mark.compiled
@@ -259,10 +259,10 @@ def test_bad_vectors_are_refused_and_counted():
         [*good[:-1], float("inf")],
     ]
     model.learn_many(ROWS[:1100])
-    with pytest.warns(RefusedEvents):
+    with pytest.warns(RefusedEvents), pytest.warns(InvalidValues):
         model.learn_many([dict(enumerate(vector)) for vector in bad])
-    assert model.n_refused == 4  # a missing value is taken as the mean's
-    assert model.n_seen == 1101
+    assert model.n_refused == 3  # a missing value is taken as the mean's
+    assert (model.n_seen, model.n_invalid) == (1102, {D - 1: 1})
     assert model.check([{0: 0.0}]).refused[0].startswith("an event of zeros has no angle")
     with pytest.raises(ValueError, match="80 features"):
         model.learn_many(ROWS[:2, :70])
