@@ -28,7 +28,7 @@ from streamclust import StreamClusterer
 from streamclust_connectors.synthetic import Drift
 
 COMMAND = Path(sys.executable).with_name("streamclust")
-RUBBISH = [b"not json", b'{"x": "east", "y": 1}', b"{}"]
+RUBBISH = [b"not json", b'{"x": "east", "y": "north"}', b"{}"]
 PATIENCE = 300.0
 """Seconds to wait for the service; its first start compiles."""
 

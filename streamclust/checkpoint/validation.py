@@ -98,6 +98,7 @@ def check_ring(name: str, ring: EventRing, width: int) -> None:
         f"rows of {name} hold numbers beyond {MAX_MAGNITUDE:g}",
     )
     check_array(f"weight of {name}", ring.weight, (ring.size,))
+    must(bool((ring.weight >= 0).all()), f"weights of {name} are negative")
     check_array(f"numbers of {name}", ring.at, (ring.size,), kind="i")
 
 

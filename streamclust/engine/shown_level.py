@@ -84,7 +84,7 @@ class ShownLevel:
         """Whether other clusters are to be shown of a model that has changed since it was published."""
         if self.lineage is None or len(model.names) == 1:
             return False
-        shown = np.array(model.shown_ids)[model.membership.active_clusters]
+        shown = np.array(model.shown_ids or model.ids)[model.membership.active_clusters]
         path = model.path_now(n_seen, shown)
         return not np.array_equal(path.clusters(self.choose(settings, path)), by_first(shown))
 

@@ -126,6 +126,7 @@ def test_an_ellipse_opens_it(closed, part):
 def test_a_drag_zooms_and_opens_nothing(visit, live):  # noqa: F811
     page = visit(live)  # noqa: F811
     drawn(page)
+    page.locator("#view").scroll_into_view_if_needed()
     x, y = page.evaluate(ELLIPSE, [ids(page)[0], 0.0])
     before = page.evaluate("document.getElementById('view').layout.xaxis.range.join()")
     page.mouse.move(x, y)

@@ -4,6 +4,7 @@ import re
 import signal
 import socket
 import subprocess
+from contextlib import ExitStack
 
 import httpx
 import pytest
@@ -62,7 +63,11 @@ def test_on_a_terminal_the_demo_serves_at_its_own_port_until_interrupted(tmp_pat
             pytest.skip(f"port {DEFAULT_PORT} is taken")
     person, terminal = pty.openpty()
     arguments = ["demo", "--events", "3000", "--rate", "0", "--out", tmp_path]
-    with subprocess.Popen([COMMAND, *arguments], stdout=terminal, stderr=terminal, stdin=terminal) as running:
+    with (
+        subprocess.Popen([COMMAND, *arguments], stdout=terminal, stderr=terminal, stdin=terminal) as running,
+        ExitStack() as end,
+    ):
+        end.callback(running.kill)  # else a failure here would wait for it for ever
         os.close(terminal)
         said = ""
         while "until interrupted" not in said:
