@@ -15,7 +15,7 @@ FRAMES = [requirement for requirement in DEV if requirement.startswith(("network
 """Libraries that the package works with and does not require; their oldest versions are tested too."""
 TOOLS = ("httpx", "hypothesis", "pytest", "pytest-xdist")
 SAMPLE = (
-    "tests/test_frames.py",
+    "tests/schema/test_frames.py",
     "tests/test_plain_numba.py",
     "tests/test_settings.py",
     "tests/connectors/test_sources.py",

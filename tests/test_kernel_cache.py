@@ -461,3 +461,29 @@ def test_directories_are_tried_in_turn(tmp_path, monkeypatch):
     assert directories.can_write(own)
     assert not directories.can_write(Path("/dev/null/here"))
     assert np.all([path.is_absolute() for path in directories.lasting_directories()])
+
+
+FORK = """
+import os, signal, threading, time
+from numba import njit
+from numba.core.compiler_lock import global_compiler_lock
+import streamclust.tree
+held = threading.Event()
+def compiling():
+    with global_compiler_lock:
+        held.set()
+        time.sleep(0.5)
+threading.Thread(target=compiling).start()
+held.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(30)
+    njit(lambda x: x + 1)(1)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_child_forked_while_another_thread_compiles_can_compile():
+    subprocess.run([sys.executable, "-c", FORK], check=True, timeout=120)

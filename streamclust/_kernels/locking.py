@@ -7,6 +7,8 @@ import time
 import zlib
 from pathlib import Path
 
+from numba.core.compiler_lock import global_compiler_lock
+
 try:
     import fcntl
 except ImportError:  # not POSIX: every process compiles for itself
@@ -84,3 +86,13 @@ class Lock:
             except OSError:
                 return None
         return _open_files[self._path]
+
+
+if hasattr(
+    os, "register_at_fork"
+):  # else a child would wait for ever for a thread that compiles, and is not there
+    os.register_at_fork(
+        before=global_compiler_lock.acquire,
+        after_in_parent=global_compiler_lock.release,
+        after_in_child=global_compiler_lock.release,
+    )
