@@ -225,9 +225,10 @@ class Projection:
         try:
             self.engine.learn_checked(coordinates[:n], events.weight[:n], events.time[:n], events.shard)
         finally:  # Ctrl-C may have ended it
-            learnt = self.engine.n_seen - before
-            self.recent.see(events.rows[:learnt], self.n_learnt, residual[:learnt])
-            self.n_learnt += learnt
+            with HeldInterrupts():
+                learnt = self.engine.n_seen - before
+                self.recent.see(events.rows[:learnt], self.n_learnt, residual[:learnt])
+                self.n_learnt += learnt
             if left_at is not None and learnt == n:
                 self._leave()
         return n
