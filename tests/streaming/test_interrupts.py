@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from streamclust import StreamClusterer
+from streamclust.engine.wide_events import RecentWideEvents
 from streamclust.utils.interrupts import HeldInterrupts
 from tests.interrupting import Moments
 
@@ -292,3 +293,22 @@ def test_a_real_ctrl_c_ends_learning_promptly():
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=60)[0] == "whole\n"
+
+
+def test_wide_events_that_were_learnt_are_counted_whatever_comes(monkeypatch):
+    rows = np.random.default_rng(0).normal(size=(3000, 80))
+    model, twin = StreamClusterer(background=False), StreamClusterer(background=False)
+    model.learn_many(rows[:1500])
+    real = RecentWideEvents.see
+
+    def see(self, *arguments):
+        signal.raise_signal(signal.SIGINT)
+        real(self, *arguments)
+
+    monkeypatch.setattr(RecentWideEvents, "see", see)
+    with pytest.raises(KeyboardInterrupt):
+        model.learn_many(rows[1500:])
+    monkeypatch.undo()
+    twin.learn_many(rows[: model.n_seen])
+    assert model.n_seen > 1500
+    assert model.to_state().values == twin.to_state().values
