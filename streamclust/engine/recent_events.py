@@ -18,9 +18,6 @@ from streamclust.families import is_discrete
 from streamclust.sketch import CoordinateMap
 from streamclust.utils.state import State, prefixed, under
 
-FORGOTTEN_HALF_LIVES = 10.0
-"""Half-lives after which an event is forgotten: it no longer tells how dependent the events are."""
-
 if TYPE_CHECKING:
     from streamclust.engine.shards import Shards
 
@@ -208,7 +205,7 @@ class RecentEvents:
         """Number of events after which one is forgotten; infinite where nothing is, or by its time."""
         half_life = self._shards.settings.half_life
         timed = any(part.tree.timed for part in self._shards.values())
-        return np.inf if half_life is None or timed else FORGOTTEN_HALF_LIVES * half_life
+        return np.inf if half_life is None or timed else TUNING.forgotten_half_lives * half_life
 
     def sequence(self, since: int = 0) -> RecentSequence:
         """Recent events in their order, without those that came before event number `since` or are forgotten."""

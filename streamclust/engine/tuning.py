@@ -113,6 +113,9 @@ class EngineTuning:
     """Correlation times that the present must last before its own events tell how dependent they are. Until then they
     count for no more than before: a short part of a way looks like events that differ little. Decided by
     `benchmarks/dependent.py` (correlation over 1,000 events, D = 16)."""
+    forgotten_half_lives: float = 10.0
+    """Half-lives after which an event no longer tells how dependent the events are. Fewer tell less of slow wandering;
+    more leave the stream without evidence for longer after a sensor was stuck. Not distinguished."""
     min_change_events: float = 2.0
     """Independent events of each cluster in which a change is seen, at least: the mean of fewer wanders anyway. More
     react later to changes of dependent streams. Decided by `benchmarks/dependent.py`."""
