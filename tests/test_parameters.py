@@ -107,7 +107,7 @@ def test_texts_name_every_word_and_the_figures_of_the_code():
             words = get_args(kind) if get_origin(kind) is Literal else ()
             assert all((f'"{word}"' if word else str(word)) in said[name] for word in words)
     figures = {
-        "warmup": (TUNING.min_refit_events, TUNING.first_events_per_feature, TUNING.max_first_events),
+        "warmup": (TUNING.min_refit_events, TUNING.min_sample, TUNING.max_first_events),
         "max_features": (MAX_FEATURES, MAX_SIMPLE_FEATURES, MAX_WIDE_FEATURES),
         "max_time_step": (MAX_STEP_HALF_LIVES, MAX_VOTES),
     }

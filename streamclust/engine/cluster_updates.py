@@ -51,7 +51,7 @@ def moved(model: Model, rows: Floats, weight: Floats) -> Model:
     By how much depends on how sure that is [James and Stein]: by 1 - D / (n |g|²), where n events lie g deviations off.
     """
     d = model.n_coordinates
-    for _ in range(TUNING.update_rounds):
+    for _ in range(TUNING.max_rounds):
         cell, whitened = model.see(rows)
         inside = cell < len(model.rows)
         points = Moments.rows_of_points(rows[inside, :d], weight[inside])

@@ -20,6 +20,7 @@ from streamclust.refit.bkm.fit import published, sampled_problem
 from streamclust.refit.bkm.labelling import Labelling
 from streamclust.refit.bkm.merge_path import learn_prior
 from streamclust.refit.bkm.problem import Problem
+from streamclust.refit.bkm.tuning import TUNING as SEARCH
 from streamclust.refit.dp_means.fit import fit_rows
 from streamclust.refit.dp_means.means_partition import nearest_means
 from streamclust.refit.partition import Partition
@@ -57,7 +58,7 @@ def refit_dp_means(
     sample = sampled_problem(family, tree, mixture)
     leaves = tree.leaves().to("none")
     search = RadiusSearch(
-        sample, leaves if len(leaves) >= TUNING.few_leaves else Moments.rows_of_points(*tree.sample())
+        sample, leaves if len(leaves) >= SEARCH.min_start_leaves else Moments.rows_of_points(*tree.sample())
     )
     radius = start.radius if isinstance(start, Partition) else None
     if penalty is not None:
@@ -99,7 +100,7 @@ class RadiusSearch:
         so the search is repeated in units of that, while it finds better clusters.
         """
         best = self.best_multiple(unit)
-        for _ in range(TUNING.radius_rounds - 1):
+        for _ in range(TUNING.max_rounds):
             found = self.best_multiple(deviations(pooled(best[0].clusters), unit))
             if not found[0].free_energy < best[0].free_energy:
                 break
@@ -121,7 +122,7 @@ class RadiusSearch:
             waited += 1
             if best is None or state.free_energy < best[0].free_energy:
                 best, waited = (state, radius), 0
-            if waited == TUNING.patience_partitions:
+            if waited == SEARCH.patience_iterations:
                 break
         assert best is not None
         return best
@@ -165,7 +166,7 @@ def penalties(rows: Moments) -> Iterator[float]:
             return
         if before < np.inf:
             step = before / penalty
-            between = min(TUNING.max_radii_between, int(np.log(step) / np.log(TUNING.max_radius_factor**2)))
+            between = min(TUNING.max_rounds, int(np.log(step) / np.log(TUNING.max_radius_factor**2)))
             yield from (before * step ** (-i / (between + 1)) for i in range(1, between + 1))
         yield penalty
         before = penalty

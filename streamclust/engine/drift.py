@@ -33,7 +33,7 @@ class Rung(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """Result of a look: the shortest windows whose p-values are below move_p_value and change_p_value."""
+    """Result of a look: the shortest windows whose p-values are below rare_p_value and change_p_value."""
 
     fits: bool
     """Whether the newest events fit the model."""
@@ -46,9 +46,7 @@ def p_value(new: Floats, old: Floats) -> float:
 
     Shares do not count: sources that report in turns, in blocks of any length, are no drift.
     """
-    return float(
-        p_values(mean_statistics(new, old, TUNING.min_judged_events)[None], (new.shape[1] - 2) // 2)[0]
-    )
+    return float(p_values(mean_statistics(new, old, TUNING.min_sample)[None], (new.shape[1] - 2) // 2)[0])
 
 
 def p_values(statistics: Floats, d: int) -> Floats:
@@ -62,7 +60,7 @@ def p_values(statistics: Floats, d: int) -> Floats:
 def fit(newest: Floats) -> float:
     """p-value of a window under the model: compared with an endless window that fits the model exactly."""
     d = (newest.shape[1] - 2) // 2
-    return float(p_values(fit_statistics(newest, TUNING.min_judged_events)[None], d)[0])
+    return float(p_values(fit_statistics(newest, TUNING.min_sample)[None], d)[0])
 
 
 def look(shards: Shards, model: Model, n_seen: int, begin: int, moving: bool, tolerated: float) -> Findings:
@@ -70,20 +68,20 @@ def look(shards: Shards, model: Model, n_seen: int, begin: int, moving: bool, to
 
     Windows of all events in a row are only tried where the shortest does not fit, or means are moving already.
     """
-    rows, weight = shards.recent.latest(TUNING.min_window_events)
-    newest = block_sums(*model.see(rows), weight, len(model.rows) + 1, TUNING.min_window_events)
+    rows, weight = shards.recent.latest(TUNING.look_sample_events)
+    newest = block_sums(*model.see(rows), weight, len(model.rows) + 1, TUNING.look_sample_events)
     fits = True
     if len(newest):
         if not (moving or model.moved):  # at most looks nothing has moved: that shows without p-values
-            blocks = shards.recent.sums_by(model.published, TUNING.min_window_events)
-            if at_rest(newest[0], blocks, tolerated, TUNING.min_judged_events):
+            blocks = shards.recent.sums_by(model.published, TUNING.look_sample_events)
+            if at_rest(newest[0], blocks, tolerated, TUNING.min_sample):
                 return Findings(fits=True)
         outside = newest[0, -1, 0] / max(newest[0, :, 0].sum(), 1e-300)
-        fits = bool(outside <= tolerated and fit(newest[0]) >= TUNING.move_p_value)
+        fits = bool(outside <= tolerated and fit(newest[0]) >= TUNING.rare_p_value)
     fresh = since = None
     wandering = Wandering(shards, model, begin)
     for near, n, p in climb(shards, model, near=moving or not fits):
-        if p >= TUNING.move_p_value or (p := wandering.p_value(near, n, p)) >= TUNING.move_p_value:
+        if p >= TUNING.rare_p_value or (p := wandering.p_value(near, n, p)) >= TUNING.rare_p_value:
             continue
         found = window(shards, n_seen, near, n)
         fresh = fresh or found
@@ -128,7 +126,7 @@ class Wandering:
         first = len(weight) - 2 * n
         new, old = block_sums(*seen.some(slice(first, None)), weight[first:], k + 1, n)[:, :k]
         size = [part[:, 0] ** 2 / np.maximum(part[:, 1], 1e-300) for part in (new, old)]
-        judged = np.minimum(*size) >= TUNING.min_judged_events
+        judged = np.minimum(*size) >= TUNING.min_sample
         if not judged.any():
             return 1.0
         a, b = (part[judged, None] for part in size)
@@ -143,7 +141,7 @@ class Wandering:
         (m, inner), (o, outer) = (moments_of(part[judged], d) for part in (new, old))
         variance = np.maximum(1.0, (a * inner + b * outer) / (a + b))
         statistic = ((m - o) ** 2 / (variance * (1 / a + 1 / b) + 4 * wandered[:, None])).sum(axis=1)
-        free = TUNING.min_freedom + n_bends * d / 2
+        free = TUNING.min_sample + n_bends * d / 2
         cells = len(statistic)
         every = fdtrc(d * cells, free.max(), statistic.sum() / (d * cells))
         return float(min(1.0, 2.0 * min(every, cells * fdtrc(d, free, statistic / d).min())))
@@ -181,10 +179,10 @@ def climb(shards: Shards, model: Model, near: bool) -> Iterator[tuple[bool, int,
         ):
             yield False, n, p
     else:
-        blocks = shards.recent.sums_by(model.published, TUNING.min_window_events)
-        found = p_values(ladder_statistics(blocks, TUNING.min_judged_events), model.whitened_features)
+        blocks = shards.recent.sums_by(model.published, TUNING.look_sample_events)
+        found = p_values(ladder_statistics(blocks, TUNING.min_sample), model.whitened_features)
         for i, p in enumerate(found.tolist()):
-            yield False, TUNING.min_window_events << i, p
+            yield False, TUNING.look_sample_events << i, p
 
 
 def window(shards: Shards, n_seen: int, near: bool, n: int) -> Rung:
@@ -197,12 +195,12 @@ def window(shards: Shards, n_seen: int, near: bool, n: int) -> Rung:
 
 def rungs(weight: Floats, see: Callable[[slice], Seen], k: int, longest: int) -> Iterator[tuple[int, float]]:
     """Compare the newest events with as many before them, 256 and then twice as many each time; labelled as needed."""
-    n, total = TUNING.min_window_events, len(weight)
+    n, total = TUNING.look_sample_events, len(weight)
     blocks: Floats | None = None
     while 2 * n <= total and n <= longest:
         part = slice(total - 2 * n, total if blocks is None else total - n)
-        more = block_sums(*see(part), weight[part], k + 1, TUNING.min_window_events)
+        more = block_sums(*see(part), weight[part], k + 1, TUNING.look_sample_events)
         blocks = more if blocks is None else np.concatenate([blocks, more])
-        half = n // TUNING.min_window_events
+        half = n // TUNING.look_sample_events
         yield n, p_value(blocks[:half].sum(axis=0), blocks[half:].sum(axis=0))
         n *= 2

@@ -68,6 +68,6 @@ def remembered(model: Model, absent: Ints, tree: SummaryTree, each: float) -> tu
     points, weight = tree.sample()
     cell = model.with_retired.see(points).cell
     known = np.asarray(np.bincount(cell, weight, model.result.n_clusters + 1)[absent], dtype=float)
-    heaviest = np.argsort(-known, kind="stable")[: TUNING.max_retired_components]
+    heaviest = np.argsort(-known, kind="stable")[: TUNING.first_leaves]
     lasting = np.sort(heaviest[known[heaviest] >= TUNING.min_cluster_events * each])
     return absent[lasting], known[lasting]

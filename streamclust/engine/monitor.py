@@ -93,7 +93,9 @@ class Monitor:
         counters.alarm = counters.alarm.silenced()
         self._follow()
         if self.births.open_latest(n):
-            soon = max(counters.n_seen + TUNING.min_window_events, counters.next_look - counters.look_gap + 1)
+            soon = max(
+                counters.n_seen + TUNING.look_sample_events, counters.next_look - counters.look_gap + 1
+            )
             counters.change_due = min(counters.change_due, soon)
             if soon < counters.next_look:
                 counters.look_gap -= counters.next_look - soon

@@ -15,6 +15,9 @@ from streamclust.refit.dp_means.online import lead
 from streamclust.refit.partition import Partition
 from streamclust.utils.late import gammaln
 
+MIN_VARIANCE_SHARE = 1e-6
+"""Variance of a new cluster over the average variance, at least: a bound that keeps covariances sound."""
+
 
 def newborn(model: Model, outsiders: Floats, penalty: float | None = None, evidence: float = 1.0) -> Moments:
     """New clusters for watched events that are outside all others; their weights count watched events.
@@ -33,7 +36,7 @@ def newborn(model: Model, outsiders: Floats, penalty: float | None = None, evide
         groups = lead(outsiders, penalty)
     elif typical is None:
         assert isinstance(model.active, Partition)
-        outsiders = outsiders[-TUNING.max_grouped_counts :]
+        outsiders = outsiders[-TUNING.min_search_events :]
         groups = fit_points(model.active.family, outsiders, search="quick").labels
     else:
         variance = np.einsum("ii->i", typical) if typical.ndim == 2 else np.broadcast_to(typical, d)
@@ -68,7 +71,7 @@ def typical_covariance(clusters: Moments) -> Floats | None:
         return None
     average = np.average(clusters.covariance, axis=0, weights=clusters.weight)
     scale = float(np.trace(average) / len(average) if average.ndim == 2 else np.mean(average)) or 1.0
-    floor = TUNING.min_variance_share * scale
+    floor = MIN_VARIANCE_SHARE * scale
     return np.asarray(average + (floor * np.eye(len(average)) if average.ndim == 2 else floor))
 
 

@@ -22,6 +22,8 @@ from streamclust.engine.schedule import NEVER
 from streamclust.engine.tuning import TUNING
 from streamclust.engine.watched_events import chosen_of
 
+AT_ONCE = 32
+"""Events of counts that are compared in one call: more or fewer cost time, and change nothing."""
 NONE_MISSING: Bools = np.zeros(0, dtype=bool)
 
 
@@ -82,8 +84,8 @@ class Outside:
         sampled = sampled[sampled + first >= TUNING.min_search_events]
         incomplete: Bools = NONE_MISSING if missing is None else np.asarray(missing.any(axis=1))
         state = np.array([alarm.level, alarm.bar, 0.0])
-        usual = min(usual, TUNING.alarm_share / 2)
-        gain, loss = np.log(TUNING.alarm_share / usual), np.log((1.0 - usual) / (1.0 - TUNING.alarm_share))
+        usual = min(usual, TUNING.large_share / 2)
+        gain, loss = np.log(TUNING.large_share / usual), np.log((1.0 - usual) / (1.0 - TUNING.large_share))
         if self.columns is not None:
             rows = np.ascontiguousarray(rows[:, self.columns])
         if self.ellipsoids is not None:
@@ -111,7 +113,7 @@ class Outside:
                 bar, outside = TUNING.alarm_nats, True
             else:
                 if not start <= p < start + len(known):
-                    start, known = p, self.model.outside(rows[p : p + TUNING.dense_events])
+                    start, known = p, self.model.outside(rows[p : p + AT_ONCE])
                 outside = bool(known[p - start])
             level = level + gain if outside else max(0.0, level - loss)
             p += 1

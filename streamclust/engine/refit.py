@@ -244,7 +244,7 @@ def fit_dependent(given: RefitInput, tree: SummaryTree | WithStrays, start: Mome
     other places, so the refit is repeated while those found show that the evidence was less than half of what it took.
     """
     evidence = given.events.sequence.evidence(given.old)
-    for _ in range(TUNING.update_rounds):
+    for _ in range(TUNING.max_rounds):
         given.tree.n_independent = n_independent(evidence, given.events.n_events, tree.n_features)
         best = fit(given.settings, tree, start, given.number, given.mode.cold)
         check_finite(best.clusters)

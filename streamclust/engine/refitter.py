@@ -88,7 +88,7 @@ class Refitter:
 
     def _is_full(self, tree: SummaryTree) -> bool:
         """Whether the tree's sample is full; one that forgets has a new sample ever again."""
-        full = tree.n_events >= TUNING.full_sample * tree.sample_capacity
+        full = tree.n_events >= TUNING.clear_factor * tree.sample_capacity
         return self.stream.settings.half_life is None and full
 
     def _schedule_next(self, summary: RefitTree, quiet: bool, full: bool) -> None:
@@ -115,7 +115,7 @@ class Refitter:
             counters.last_challenge = weight_of(tree)
         whole = summary.rows is None
         strays = stream.shards.recent.strays.count
-        search_strays = whole and (settling or strays >= (1 + TUNING.refit_growth) * counters.strays_searched)
+        search_strays = whole and (settling or strays >= (1 + TUNING.large_share) * counters.strays_searched)
         if search_strays:
             counters.strays_searched = strays
         return RefitInput(
@@ -140,7 +140,7 @@ class Refitter:
         counters, tree, evidence = self.stream.counters, summary.tree, weight_of(summary.tree)
         n_searched = tree.n_events * counters.last_challenge / evidence
         # Soon after a change a search from nothing would find where clusters were beside where they are.
-        searched = n_searched >= TUNING.full_sample * tree.sample_capacity
+        searched = n_searched >= TUNING.clear_factor * tree.sample_capacity
         settled = not counters.ids_changed and (summary.drifted or searched)
         by_schedule = schedule.challenged(evidence, counters.last_challenge, quiet, settled)
         return by_schedule or (summary.drifted and counters.ids_changed)
@@ -188,7 +188,7 @@ class Refitter:
         rows, weight, covered = self.present.rows()
         n_present = max(stream.n_seen - begin, len(rows))
         n_independent = min(n_independent_rows(rows), self.present.evidence * n_present)
-        if not covered or n_independent < TUNING.min_window_events:
+        if not covered or n_independent < TUNING.look_sample_events:
             return self._whole_summary()
         each = self.present.weight_of_one()
         away = self.retirement.away(rows, stream.n_seen - n_present)
@@ -270,7 +270,7 @@ class Refitter:
         stream.publish(model, CommonWeight(found.shared, found.old_weight, found.new_weight))
         model = stream.published
         if counters.moving and len(shards.recent.ring):  # the refit began some time ago
-            model = moved(model, *(part[-2 * TUNING.min_window_events :] for part in shards.recent.latest()))
+            model = moved(model, *(part[-2 * TUNING.look_sample_events :] for part in shards.recent.latest()))
         stream.model = model
         counters.learnt_until = counters.last_refit
         shards.make_room(found.result.n_clusters)

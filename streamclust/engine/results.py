@@ -49,7 +49,7 @@ def large_rows(weight: Floats) -> Ints:
 
 @lru_cache(maxsize=64)
 def reach(n_features: int) -> float:
-    """Half the squared Mahalanobis distance, a chi-squared, within which a Gaussian has inside_mass of its mass."""
+    """Half the squared Mahalanobis distance, a chi-squared, within which a Gaussian has `inside_mass` of its mass."""
     return float(gammaincinv(n_features / 2, TUNING.inside_mass))
 
 

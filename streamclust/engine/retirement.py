@@ -33,8 +33,8 @@ class Retirement:
         expected = kish(each) * weight / weight.sum()
         fed = share >= TUNING.retired_share
         retired = np.array([cluster in self.stream.lineage.retired for cluster in model.ids])
-        back = retired & fed & (count >= TUNING.return_events) & self._visited_since_retired()
-        gone = ~retired & ~fed & (count < TUNING.return_events) & (expected >= TUNING.min_expected_events)
+        back = retired & fed & (count >= TUNING.presence_events) & self._visited_since_retired()
+        gone = ~retired & ~fed & (count < TUNING.presence_events) & (expected >= TUNING.min_expected_events)
         gone &= self._absence() >= self._patience()
         if gone.any():
             gone &= self._independent() * expected >= TUNING.min_expected_events
@@ -65,12 +65,12 @@ class Retirement:
         model, absence = self.stream.published, self._absence()
         weight = model.membership.weight
         expected = weight / weight.sum() * absence / TUNING.block_events
-        gone = (absence >= np.maximum(self._patience(), TUNING.min_absence_events)) & (
-            expected >= TUNING.min_absent_events
+        gone = (absence >= np.maximum(self._patience(), TUNING.look_events)) & (
+            expected >= TUNING.presence_events
         )
         gone &= [cluster not in self.stream.lineage.retired for cluster in model.ids]
         if gone.any():
-            gone &= self._independent() * expected >= TUNING.min_absent_events
+            gone &= self._independent() * expected >= TUNING.presence_events
             self.apply(set(), set(np.array(model.ids)[gone].tolist()))
 
     def away(self, rows: Floats, first: int) -> Ints:

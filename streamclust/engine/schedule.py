@@ -29,9 +29,7 @@ def first_refit(n_features: int) -> int:
     >>> first_refit(1), first_refit(8), first_refit(1000)
     (20, 64, 100)
     """
-    return min(
-        max(TUNING.min_refit_events, TUNING.first_events_per_feature * n_features), TUNING.max_first_events
-    )
+    return min(max(TUNING.min_refit_events, int(TUNING.min_sample) * n_features), TUNING.max_first_events)
 
 
 def quiet(n: int, n_clusters: int, ids_changed: bool) -> bool:
@@ -56,8 +54,8 @@ def next_refit(
     """
     if n < warmup:
         return warmup
-    growth = TUNING.quiet_growth if quiet else TUNING.early_growth
-    more = TUNING.quiet_growth - 1 if quiet and full else TUNING.refit_growth
+    growth = TUNING.quiet_growth if quiet else TUNING.clear_factor
+    more = TUNING.quiet_growth - 1 if quiet and full else TUNING.large_share
     # heavy weights are much evidence, whose growth may be further away than any count of events
     return n + max(min((growth - 1) * n, every), int(min(more * evidence, MAX_GAP_EVENTS)))
 
@@ -72,7 +70,7 @@ def lag_of_change(n: int, span: int) -> int:
     return (
         0
         if n < TUNING.settled_events
-        else min(n // 8, TUNING.look_events, max(TUNING.min_window_events, span // 2))
+        else min(n // 8, TUNING.look_events, max(TUNING.look_sample_events, span // 2))
     )
 
 
@@ -83,7 +81,7 @@ def next_gap(n: int, gap: int, span: int | None) -> int:
     (512, 2048, 1024)
     """
     if span is not None:
-        return min(max(span // 4, TUNING.min_window_events), TUNING.look_events)
+        return min(max(span // 4, TUNING.look_sample_events), TUNING.look_events)
     return min(2 * gap, TUNING.look_events // 2 if n < TUNING.settled_events else TUNING.look_events)
 
 
@@ -117,11 +115,11 @@ def challenged(evidence: float, last: float, quiet: bool = False, settled: bool 
     would see no more events than it did.
     """
     growth = (
-        TUNING.early_growth * TUNING.quiet_growth
+        TUNING.clear_factor * TUNING.quiet_growth
         if settled
         else TUNING.quiet_growth
         if quiet
-        else TUNING.early_growth
+        else TUNING.clear_factor
     )
     return evidence >= growth * last
 

@@ -71,14 +71,14 @@ class ShownLevel:
         """
         asked = settings.n_clusters
         chooses = isinstance(asked, tuple) or (asked is None and settings.detail == "auto")
-        binds = path.n_events < TUNING.early_growth * self.n_events
+        binds = path.n_events < TUNING.clear_factor * self.n_events
         if not (chooses and self.resolution and binds):
             return None
         number = path.at(min(self.resolution / path.n_events, 1.0))
         if number == 1 or (isinstance(asked, tuple) and not asked[0] <= number <= asked[1]):
             return None
         stands_out, best = prominence(path), chosen_level(path, settings.detail, asked)
-        return number if stands_out[best - 1] < TUNING.level_margin * stands_out[number - 1] else None
+        return number if stands_out[best - 1] < TUNING.clear_factor * stands_out[number - 1] else None
 
     def differs(self, settings: EngineSettings, model: Model, n_seen: int) -> bool:
         """Whether other clusters are to be shown of a model that has changed since it was published."""

@@ -68,9 +68,7 @@ def test_sums_are_those_of_blocks_from_the_newest_back(published):
 
 def test_statistics_of_two_windows_are_those_of_their_means(published):
     new, old = sample(300, 3), sample(500, 4, offset=0.2)
-    every, largest, cells = mean_statistics(
-        sums(published, new), sums(published, old), TUNING.min_judged_events
-    )
+    every, largest, cells = mean_statistics(sums(published, new), sums(published, old), TUNING.min_sample)
     gaps = []
     for c in range(3):
         one, two = (see.whitened[see.cell == c] for see in (published.see(new), published.see(old)))
@@ -82,10 +80,8 @@ def test_statistics_of_two_windows_are_those_of_their_means(published):
 
 def test_weights_count_by_their_effective_number(published):
     new, old = sample(300, 3), sample(500, 4)
-    one = mean_statistics(sums(published, new), sums(published, old), TUNING.min_judged_events)
-    many = mean_statistics(
-        sums(published, new, np.full(300, 7.0)), sums(published, old), TUNING.min_judged_events
-    )
+    one = mean_statistics(sums(published, new), sums(published, old), TUNING.min_sample)
+    many = mean_statistics(sums(published, new, np.full(300, 7.0)), sums(published, old), TUNING.min_sample)
     assert_allclose(one, many)
 
 
@@ -98,17 +94,17 @@ def test_windows_of_one_stream_differ_as_rarely_as_chance_says(published):
         ]
     )
     assert (p < 0.1).mean() < 0.15
-    assert p.min() > TUNING.move_p_value
+    assert p.min() > TUNING.rare_p_value
     assert (
         p_value(sums(published, sample(256, 1)), sums(published, sample(256, 2, offset=0.7)))
-        < TUNING.move_p_value
+        < TUNING.rare_p_value
     )
 
 
 def test_shares_are_no_drift(published):
     rows = sample(2000, 8)
     first = rows[published.see(rows).cell == 0]
-    assert p_value(sums(published, first), sums(published, rows)) > TUNING.move_p_value
+    assert p_value(sums(published, first), sums(published, rows)) > TUNING.rare_p_value
 
 
 def test_statistics_of_the_ladder_are_those_of_its_windows(published):
@@ -125,23 +121,25 @@ def test_statistics_of_the_ladder_are_those_of_its_windows(published):
 @pytest.mark.parametrize("df", [1, 2, 3, 10, 100, 10_000])
 def test_what_is_ordinary_is_no_reason_to_move(df):
     largest = df + ORDINARY_DEVIATIONS * np.sqrt(2 * df)
-    assert p_values(np.array([[largest, largest, 1.0]]), df)[0] > 10 * TUNING.move_p_value
+    assert p_values(np.array([[largest, largest, 1.0]]), df)[0] > 10 * TUNING.rare_p_value
 
 
 @pytest.mark.compiled
 def test_windows_are_at_rest_only_where_no_p_value_is_small(published):
     told = []
     for seed in range(40):
-        rows = sample(8 * TUNING.min_window_events, seed)
-        rows[-TUNING.min_window_events * (seed % 4) :] += 0.02 * seed
-        blocks = block_sums(*published.see(rows), np.ones(len(rows)), 4, TUNING.min_window_events)
-        told.append(at_rest(blocks[0], blocks, 0.01, TUNING.min_judged_events))
+        rows = sample(8 * TUNING.look_sample_events, seed)
+        rows[-TUNING.look_sample_events * (seed % 4) :] += 0.02 * seed
+        blocks = block_sums(*published.see(rows), np.ones(len(rows)), 4, TUNING.look_sample_events)
+        told.append(at_rest(blocks[0], blocks, 0.01, TUNING.min_sample))
         if told[-1]:
-            ladder = p_values(ladder_statistics(blocks, TUNING.min_judged_events), 2)
-            assert min(fit(blocks[0]), *ladder) >= TUNING.move_p_value
+            ladder = p_values(ladder_statistics(blocks, TUNING.min_sample), 2)
+            assert min(fit(blocks[0]), *ladder) >= TUNING.rare_p_value
     assert 0 < sum(told) < len(told)
-    apart = block_sums(*published.see(sample(256, 0, offset=90.0)), np.ones(256), 4, TUNING.min_window_events)
-    assert not at_rest(apart[0], apart, 0.01, TUNING.min_judged_events)
+    apart = block_sums(
+        *published.see(sample(256, 0, offset=90.0)), np.ones(256), 4, TUNING.look_sample_events
+    )
+    assert not at_rest(apart[0], apart, 0.01, TUNING.min_sample)
 
 
 @pytest.mark.compiled
@@ -151,8 +149,8 @@ def test_sums_of_watched_events_are_kept_as_if_summed_anew(published):
         watch.see(sample(n, n), seen)
         seen += n
         rows, weight = watch.latest(), watch.weights()
-        anew = block_sums(*published.see(rows), weight, 4, TUNING.min_window_events)
-        assert_array_equal(watch.sums_by(published, TUNING.min_window_events), anew)
+        anew = block_sums(*published.see(rows), weight, 4, TUNING.look_sample_events)
+        assert_array_equal(watch.sums_by(published, TUNING.look_sample_events), anew)
 
 
 def test_an_empty_window_tells_nothing(published):
@@ -170,7 +168,7 @@ def test_watched_events_are_labelled_once_and_as_if_anew(published):
 
 
 def test_clusters_move_to_where_their_events_are(published):
-    rows = sample(TUNING.min_window_events, 7, offset=2.0)
+    rows = sample(TUNING.look_sample_events, 7, offset=2.0)
     model = moved(published, rows, np.ones(len(rows)))
     assert model.moved
     assert_allclose(

@@ -27,4 +27,4 @@ def test_numbers_fit_the_code_that_relies_on_them():
     assert TUNING.block_events == 8  # the hash that chooses a watched event gives three bits
     assert TUNING.window_events % TUNING.block_events == 0
     assert TUNING.window_events & (TUNING.window_events - 1) == 0
-    assert TUNING.window_events % TUNING.min_window_events == 0
+    assert TUNING.window_events % TUNING.look_sample_events == 0

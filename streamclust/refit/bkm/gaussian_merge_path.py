@@ -105,7 +105,7 @@ class GaussianMergePath:
         The path ends where K falls below `end` of the best or, unless `past_rest`, where no merge lowers F.
         """
         best_labels, best_k, best_prior, lowest = self.labels, len(self.weight), self.prior, math.inf
-        for _ in range(TUNING.turns):
+        for _ in range(TUNING.short_iterations):
             self.settle(iterations)
         while True:
             energy, k = self.score(), len(self.weight)

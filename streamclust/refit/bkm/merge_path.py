@@ -142,7 +142,7 @@ def path_down(state: Labelling, stage: str, leaves: bool, past_rest: bool = True
         state
     ):  # a learnt prior shares a covariance, which lets rows go
         state = unlock(state)
-    settle(state, iterations, TUNING.turns)
+    settle(state, iterations, TUNING.short_iterations)
     yield step(stage, "seed", state)
     best = state.copy()
     while state.n_clusters > 1 and state.n_clusters >= end * best.n_clusters:

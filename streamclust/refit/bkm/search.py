@@ -246,7 +246,7 @@ def too_wide(leaves: Problem) -> bool:
 def refine(state: Labelling, rng: np.random.Generator, stage: str, cuts: FirstCuts) -> Steps:
     """Splits and merges, ME iterations and prior by turns, while labels change and F falls."""
     yield from iterate(state, stage)
-    for _ in range(TUNING.turns):
+    for _ in range(TUNING.short_iterations):
         before, labels = state.free_energy, state.labels
         state = yield from split_and_merge(state, rng, stage, cuts)
         same = state.labels is labels

@@ -62,14 +62,12 @@ class SearchTuning:
     neighbours: int = 8
     """Nearest clusters of each with which merges are tried, and merges that a refinement tries one by one. Fewer are
     faster and miss merges; not distinguished."""
-    turns: int = 3
-    """Turns of labels and prior before the first merge of a path, and of a refinement, at most. Time against F; not
-    distinguished."""
     point_iterations: int = 5
     """ME iterations after each round of merges, on points. Time against F; not distinguished."""
     short_iterations: int = 3
     """ME iterations after each round of merges on leaves or on the sample, after a warm start, and of a split before
-    its prospects are judged: refinement settles the rest. Time against F; not distinguished."""
+    its prospects are judged: refinement settles the rest. Also turns of labels and prior before the first merge of a
+    path, and of a refinement, at most. Time against F; not distinguished."""
     point_path_end: float = 0.4
     """Share of the best K so far below which a path on points ends. Lower is slower; not distinguished."""
     leaf_path_end: float = 0.7
@@ -108,8 +106,8 @@ class SearchTuning:
     """Rows per feature and cluster below which rows lock themselves into their cluster, and leave-one-out relabelling
     is worth its time. Not distinguished."""
     patience_iterations: int = 6
-    """Iterations of leave-one-out relabelling without a lower F after which it ends. Time against F; not
-    distinguished."""
+    """Iterations of leave-one-out relabelling without a lower F, or partitions of a search for the radius of DP-means
+    no better than the best, after which it ends. Time against F; not distinguished."""
 
     # ---------------------------------------------------------------- time and memory alone
 
