@@ -32,6 +32,7 @@ MAX_JSON_INTEGER = 2**53
 Number = Annotated[int, Path(ge=0, le=MAX_JSON_INTEGER)]
 After = Annotated[int, Query(ge=0, le=MAX_JSON_INTEGER, description="Only events after this `seq`.")]
 Limit = Annotated[int, Query(ge=1, le=1000)]
+Since = Annotated[int, Query(ge=0, le=MAX_JSON_INTEGER, description="Version of the earlier snapshot.")]
 Level = Annotated[
     Literal["fine"] | Annotated[int, Field(ge=1, le=MAX_JSON_INTEGER)] | None,
     Query(description="Number of clusters, or `fine`; by default the level on show."),
@@ -302,6 +303,16 @@ def add_snapshots(app: FastAPI, backend: Backend, settings: Settings) -> None:
         """A snapshot with its tree."""
         taken = backend.snapshot(version)
         return answer(taken.summary | {"dendrogram": taken.dendrogram})
+
+    @app.get(
+        "/v1/snapshots/{version}/changes",
+        tags=tags,
+        response_model=schemas.SnapshotChanges,
+        responses=documented(404, 422),
+    )
+    def changes(version: Number, since: Since) -> Response:
+        """Changes of the clusters from an earlier snapshot (`since`) to this one, the largest clusters first."""
+        return answer(backend.changes(version, since))
 
 
 class NameBody(msgspec.Struct, forbid_unknown_fields=True):
