@@ -126,4 +126,4 @@ def nearest_clusters(points: Floats, now: Portrait) -> Ints:
     nearest = [
         (half - own[i : i + CHUNK_ROWS] @ theirs.T).argmin(axis=1) for i in range(0, len(own), CHUNK_ROWS)
     ]
-    return now.owners[np.concatenate([*nearest, np.empty(0, dtype=np.int64)])]
+    return np.asarray(now.owners[np.concatenate([*nearest, np.empty(0, dtype=np.int64)])])

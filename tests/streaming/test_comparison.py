@@ -13,6 +13,7 @@ from streamclust.plots import plot_flows
 from streamclust.streaming import ClusterComparison
 from streamclust.streaming.comparison import growth
 from streamclust.streaming.portraits import Portrait, nearest_clusters
+from tests.streams import two_kinds
 
 CENTRES = np.array([[0.0, 0.0], [40.0, 0.0], [0.0, 40.0]])
 
@@ -195,11 +196,7 @@ def test_clusters_of_two_streams_are_matched_by_their_events():
 @pytest.mark.compiled
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_is_compared(family):
-    rng = np.random.default_rng(2)
-    rates = np.array([[6.0, 5.0, 0.1, 0.1], [0.1, 0.1, 6.0, 5.0]])[rng.integers(2, size=2000)]
-    rows = rng.poisson(rates).astype(float)
-    rows = np.minimum(rows, 1.0) if family == "bernoulli" else rows
-    rows[rows.sum(axis=1) == 0, 1] = 1.0
+    rows = two_kinds(family)
     model = StreamClusterer(family=family)
     model.learn_many(rows)
     before = deepcopy(model)

@@ -55,19 +55,8 @@ def create_app(backend: Backend, settings: Settings) -> FastAPI:
         with suppress(asyncio.CancelledError):
             await sampling
 
-    app = FastAPI(
-        title="streamclust",
-        version=__version__,
-        description="Streaming clustering that learns the number of clusters.",
-        docs_url=None,
-        redoc_url=None,
-        lifespan=lifespan,
-        responses=documented(401, 403, 413, 503),
-        generate_unique_id_function=lambda route: route.name,
-    )
+    app = guarded_app("Streaming clustering that learns the number of clusters.", settings, lifespan=lifespan)
     app.state.streams = streams
-    install(app)
-    app.add_middleware(AccessControl, settings=settings.http)
     add_health(app, backend, settings)
     add_model(app, backend)
     add_lifecycle(app, backend, streams)
@@ -79,18 +68,25 @@ def create_app(backend: Backend, settings: Settings) -> FastAPI:
 
 def features_app(backend: Backend, settings: Settings) -> FastAPI:
     """Application of a service that learns features: health and metrics only."""
+    app = guarded_app("Features of a stream.", settings)
+    add_health(app, backend, settings)
+    return app
+
+
+def guarded_app(description: str, settings: Settings, **options: Any) -> FastAPI:
+    """An application without routes, with access control and errors as problems."""
     app = FastAPI(
         title="streamclust",
         version=__version__,
-        description="Features of a stream.",
+        description=description,
         docs_url=None,
         redoc_url=None,
         responses=documented(401, 403, 413, 503),
         generate_unique_id_function=lambda route: route.name,
+        **options,
     )
     install(app)
     app.add_middleware(AccessControl, settings=settings.http)
-    add_health(app, backend, settings)
     return app
 
 
