@@ -285,6 +285,7 @@ async function takeSnapshot() {
 
 axes.forEach((select, i) => select.addEventListener("change", () => { pairAxes(axes, i); tick(); }));
 by("cut").addEventListener("input", showSnapshot);
+by("hierarchy").addEventListener("resized", showSnapshot); // labels have room elsewhere
 by("take").addEventListener("click", takeSnapshot);
 for (const id of ["snapshots", "against"]) by(id).addEventListener("change", chooseSnapshot);
 by("retry").addEventListener("click", tick);
