@@ -14,7 +14,7 @@ from streamclust.streaming.comparison import ClusterChange, ClusterComparison, c
 from streamclust.streaming.descriptions import ClusterLine, Descriptions, FeatureMixture
 from streamclust.streaming.diagnosis import DataHint, Diagnosis, Finding
 from streamclust.streaming.examples import Example, Representatives
-from streamclust.streaming.portraits import Portrait
+from streamclust.streaming.portraits import Portrait, portrait_of_snapshot
 from streamclust.streaming.posteriors import ClusterPosterior
 from streamclust.streaming.refusals import InvalidValues, RefusedEvents
 from streamclust.streaming.shards import ClustererShards, FeatureShards, ModelSharing
@@ -52,6 +52,7 @@ __all__ = [
     "StreamClusterer",
     "StreamFeatures",
     "compare_snapshots",
+    "portrait_of_snapshot",
 ]
 
 

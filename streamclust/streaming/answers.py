@@ -173,14 +173,10 @@ class Answers(FixedParameters, Predictions, ClusterQueries):
             rows = self._wide(before.seen_with(self.feature_names), model)
             return compare(before, now, model.predict(rows))
 
-    def portrait(self, snapshot: Dendrogram) -> Portrait:
-        """The clusters of a snapshot of this clusterer, for `compare_snapshots`: it keeps no spread of the leaves."""
-        return portrait_of_snapshot(snapshot, self._pipeline.engine.settings.family, self.feature_names)
-
     def _portrait(self, state: object) -> Portrait:
         """The clusters of a state."""
         if hasattr(state, "leaves"):
-            return self.portrait(cast("Dendrogram", state))
+            return portrait_of_snapshot(cast("Dendrogram", state), self.family, self.feature_names)
         return portrait_of_model(self._loaded(state), MAX_EVENTS)
 
     def _loaded(self, state: object) -> Answers:

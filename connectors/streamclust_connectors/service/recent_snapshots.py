@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from streamclust.hierarchy import Dendrogram, MethodName
-from streamclust.streaming import Portrait, StreamClusterer
+from streamclust.streaming import Portrait, StreamClusterer, portrait_of_snapshot
 
 MAX_SNAPSHOTS = 20
 """Number of snapshots kept in memory."""
@@ -72,7 +72,7 @@ class RecentSnapshots:
             method,
             clusterer.n_clusters,
             msgspec.Raw(value),
-            clusterer.portrait(tree),
+            portrait_of_snapshot(tree, clusterer.family, clusterer.feature_names),
         )
         self._snapshots.append(taken)
         return taken
