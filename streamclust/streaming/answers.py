@@ -176,7 +176,9 @@ class Answers(FixedParameters, Predictions, ClusterQueries):
     def _portrait(self, state: object) -> Portrait:
         """The clusters of a state."""
         if hasattr(state, "leaves"):
-            return portrait_of_snapshot(cast("Dendrogram", state), self.family, self.feature_names)
+            return portrait_of_snapshot(
+                cast("Dendrogram", state), self._pipeline.engine.settings.family_name, self.feature_names
+            )
         return portrait_of_model(self._loaded(state), MAX_EVENTS)
 
     def _loaded(self, state: object) -> Answers:
