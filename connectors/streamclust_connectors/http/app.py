@@ -32,6 +32,7 @@ MAX_JSON_INTEGER = 2**53
 Number = Annotated[int, Path(ge=0, le=MAX_JSON_INTEGER)]
 After = Annotated[int, Query(ge=0, le=MAX_JSON_INTEGER, description="Only events after this `seq`.")]
 Limit = Annotated[int, Query(ge=1, le=1000)]
+Since = Annotated[int, Query(ge=0, le=MAX_JSON_INTEGER, description="Version of the earlier snapshot.")]
 Level = Annotated[
     Literal["fine"] | Annotated[int, Field(ge=1, le=MAX_JSON_INTEGER)] | None,
     Query(description="Number of clusters, or `fine`; by default the level on show."),
@@ -54,19 +55,8 @@ def create_app(backend: Backend, settings: Settings) -> FastAPI:
         with suppress(asyncio.CancelledError):
             await sampling
 
-    app = FastAPI(
-        title="streamclust",
-        version=__version__,
-        description="Streaming clustering that learns the number of clusters.",
-        docs_url=None,
-        redoc_url=None,
-        lifespan=lifespan,
-        responses=documented(401, 403, 413, 503),
-        generate_unique_id_function=lambda route: route.name,
-    )
+    app = guarded_app("Streaming clustering that learns the number of clusters.", settings, lifespan=lifespan)
     app.state.streams = streams
-    install(app)
-    app.add_middleware(AccessControl, settings=settings.http)
     add_health(app, backend, settings)
     add_model(app, backend)
     add_lifecycle(app, backend, streams)
@@ -78,18 +68,25 @@ def create_app(backend: Backend, settings: Settings) -> FastAPI:
 
 def features_app(backend: Backend, settings: Settings) -> FastAPI:
     """Application of a service that learns features: health and metrics only."""
+    app = guarded_app("Features of a stream.", settings)
+    add_health(app, backend, settings)
+    return app
+
+
+def guarded_app(description: str, settings: Settings, **options: Any) -> FastAPI:
+    """An application without routes, with access control and errors as problems."""
     app = FastAPI(
         title="streamclust",
         version=__version__,
-        description="Features of a stream.",
+        description=description,
         docs_url=None,
         redoc_url=None,
         responses=documented(401, 403, 413, 503),
         generate_unique_id_function=lambda route: route.name,
+        **options,
     )
     install(app)
     app.add_middleware(AccessControl, settings=settings.http)
-    add_health(app, backend, settings)
     return app
 
 
@@ -302,6 +299,16 @@ def add_snapshots(app: FastAPI, backend: Backend, settings: Settings) -> None:
         """A snapshot with its tree."""
         taken = backend.snapshot(version)
         return answer(taken.summary | {"dendrogram": taken.dendrogram})
+
+    @app.get(
+        "/v1/snapshots/{version}/changes",
+        tags=tags,
+        response_model=schemas.SnapshotChanges,
+        responses=documented(404, 422),
+    )
+    def changes(version: Number, since: Since) -> Response:
+        """Changes of the clusters from an earlier snapshot (`since`) to this one, the largest clusters first."""
+        return answer(backend.changes(version, since))
 
 
 class NameBody(msgspec.Struct, forbid_unknown_fields=True):

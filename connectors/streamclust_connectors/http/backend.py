@@ -19,7 +19,7 @@ from streamclust import __version__
 from streamclust.hierarchy import MethodName
 from streamclust.lineage import Kind
 from streamclust.parameters import LevelName
-from streamclust.streaming import Cluster, ClusterPosterior, Model, StreamClusterer
+from streamclust.streaming import Cluster, ClusterPosterior, Model, StreamClusterer, compare_snapshots
 from streamclust.summaries import Moments
 from streamclust_connectors.http import bodies, detail
 from streamclust_connectors.http.cached_value import LOCK_TIMEOUT_SECONDS, CachedValue
@@ -406,7 +406,7 @@ class Backend:
                     "no event has been learnt yet, so there is no hierarchy; try again after the first events",
                 )
             tree = clusterer.snapshot(method)
-        return self.service.snapshots.add(tree.to_dict(), clusterer, method)
+        return self.service.snapshots.add(tree, clusterer, method)
 
     @property
     def snapshots(self) -> list[TakenSnapshot]:
@@ -419,6 +419,24 @@ class Backend:
             if taken.version == version:
                 return taken
         raise HttpProblem(404, f"there is no snapshot {version}; only the latest {MAX_SNAPSHOTS} are kept")
+
+    def changes(self, version: int, since: int) -> dict[str, Any]:
+        """What became of the clusters of one snapshot until another."""
+        before, now = self.snapshot(since), self.snapshot(version)
+        found = compare_snapshots(before.portrait, now.portrait)
+        return {
+            "since": before.summary,
+            "until": now.summary,
+            "clusters": [
+                asdict(line)
+                | {
+                    "feature": None if line.feature is None else str(line.feature),
+                    "events_now": list(line.events_now.items()),
+                    "words": line.words(),
+                }
+                for line in found
+            ],
+        }
 
 
 def cluster_json(cluster: Cluster, events: int, before: dict[int, float]) -> dict[str, Any]:

@@ -357,6 +357,34 @@ class Snapshot(SnapshotSummary):
     dendrogram: dict[str, Any]
 
 
+class ClusterChange(BaseModel):
+    """A cluster in two snapshots."""
+
+    before: int | None
+    """Its id in the earlier snapshot; null if it is new."""
+    now: int | None
+    """Its id in the later snapshot; null if it is gone."""
+    name: str | None
+    kinds: list[Literal["gone", "new", "grown", "shrunk", "moved", "same"]]
+    share_before: float
+    share_now: float
+    shift: float
+    """Most that the mean of a feature has moved, in standard deviations of the cluster; 0 if new or gone."""
+    feature: str | None
+    """The feature that moved most; null if new or gone."""
+    events_now: list[tuple[int, float]]
+    """Parts of its events of then by the clusters that they would be in now; of a new one by those of then."""
+    words: str
+
+
+class SnapshotChanges(BaseModel):
+    """Changes of the clusters between two snapshots."""
+
+    since: SnapshotSummary
+    until: SnapshotSummary
+    clusters: list[ClusterChange]
+
+
 class SnapshotRequest(BaseModel):
     """Options of a snapshot."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streamclust.lineage import Change
 from streamclust.streaming import Assignment, StreamClusterer
@@ -22,6 +22,7 @@ from streamclust_connectors.service.outputs import (
 from streamclust_connectors.service.stats import Stats
 
 if TYPE_CHECKING:
+    from streamclust.hierarchy import Dendrogram
     from streamclust_connectors.service.policy import Policy
 
 
@@ -74,9 +75,9 @@ class Emitter:
             self._stats.lifecycle += len(changes)
 
     def snapshot(
-        self, tree: Mapping[str, Any], clusterer: StreamClusterer, positions: Mapping[Partition, int]
+        self, tree: Dendrogram, clusterer: StreamClusterer, positions: Mapping[Partition, int]
     ) -> None:
         """Send the hierarchy of the records below these positions."""
         if self._sink.wants("snapshots"):
             limit = self._sink.max_message_bytes
-            self._sink.emit("snapshots", [snapshot(tree, clusterer, positions, limit)])
+            self._sink.emit("snapshots", [snapshot(tree.to_dict(), clusterer, positions, limit)])

@@ -535,7 +535,7 @@ class Service:
         self._snapshot_wanted = False
         self._snapshot_due = self._clock() + (self.policy.snapshot_every or 0.0)
         with self.stats.timed("snapshot"):
-            tree = clusterer.snapshot(self.policy.snapshot_method).to_dict()
+            tree = clusterer.snapshot(self.policy.snapshot_method)
             self.snapshots.add(tree, clusterer, self.policy.snapshot_method)
             if self.group is None or self.group.leads:
                 self._emitter.snapshot(tree, clusterer, self.partitions.positions)
