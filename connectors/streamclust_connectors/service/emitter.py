@@ -35,6 +35,10 @@ class Emitter:
     def _encode(self, channel: Channel) -> Encode:
         return self._encoders.get(channel, encode_json)
 
+    def wants(self, channel: Channel) -> bool:
+        """Whether outputs of this channel are enabled."""
+        return self._sink.wants(channel)
+
     def dead_letters(self, partition: Partition, failures: Sequence[Failure], start: int) -> None:
         """Send the failures of records at or after the offset `start`."""
         fresh = [failure for failure in failures if failure.record.offset >= start]
