@@ -392,6 +392,11 @@ class Model:
     def assign(self, points: Floats) -> Assignment:
         """Results of `predict`, `probability` (of the cluster predicted) and `novelty`, for little more than one."""
         points, more = self.measured(points)
+        if len(points) == 1:  # a product of one row is summed in another order: the last bit would differ
+            return Assignment(*(column[:1] for column in self._assign(np.repeat(points, 2, axis=0), more)))
+        return self._assign(points, more)
+
+    def _assign(self, points: Floats, more: Floats) -> Assignment:
         component = self.cheapest(points)
         k = self.place[component]
         joint = self.log_joint(points)

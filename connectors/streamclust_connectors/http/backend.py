@@ -28,6 +28,7 @@ from streamclust_connectors.http.past import PastClusters
 from streamclust_connectors.http.problems import HttpProblem
 from streamclust_connectors.http.view import PlaneView, UnknownFeature, view
 from streamclust_connectors.service import Service
+from streamclust_connectors.service.key_models import KeyModels
 from streamclust_connectors.service.recent_snapshots import MAX_SNAPSHOTS, TakenSnapshot
 from streamclust_connectors.settings.sections import HttpSection
 from streamclust_connectors.sources import HttpSource
@@ -169,7 +170,9 @@ class Backend:
         """Number of lifecycle events of each kind; for features, among the latest ones only."""
         learner = self.service.learner
         counts = self.journal.counts
-        if not isinstance(learner, StreamClusterer):
+        if isinstance(learner, KeyModels):
+            counts = learner.kinds
+        elif not isinstance(learner, StreamClusterer):
             counts = Counter(change.kind for change in learner.events)
         return Counter({kind: counts[kind] for kind in get_args(Kind)})
 
@@ -298,7 +301,8 @@ class Backend:
 
     # ---------------------------------------------------------------- events
 
-    def _read(self, body: bytes) -> bodies.Events:
+    def read(self, body: bytes) -> bodies.Events:
+        """The events of a request body; a problem if there are too many."""
         events = bodies.read(body, self.vector)
         if len(events) > self.limits.max_events:
             most = self.limits.max_events
@@ -342,25 +346,7 @@ class Backend:
 
     def predict(self, body: bytes, level: LevelName = None) -> Predicted:
         """Cluster of each event of a request body, at a level."""
-        clusterer = self.service.displayed_clusterer
-        model, names = self._model_at(level), clusterer.feature_names  # names after model: they only grow
-        try:
-            events = self._read(body)
-            if clusterer.categories:
-                points = clusterer.rows_of(bodies.vectors(events, names))
-            else:
-                points = bodies.rows(events, names, clusterer.missing or "impute")
-            if model is None or not len(events):
-                unknown = [None] * len(events)
-                return Predicted(None if model is None else model.version, unknown, unknown, unknown)
-            with np.errstate(all="ignore"):  # overflows become null
-                found = clusterer.assign_rows(points, model)
-        except bodies.Unfit as error:
-            raise HttpProblem(409, str(error)) from None
-        except (TypeError, ValueError) as error:
-            raise HttpProblem(422, str(error)) from None
-        columns = found.cluster.tolist(), found.probability.tolist(), found.novelty.tolist()
-        return Predicted(model.version, *columns)
+        return assigned(self.service.displayed_clusterer, self._model_at(level), self.read, body)
 
     def learn(self, body: bytes) -> dict[str, Any]:
         """Learn the events of a request body, if HTTP is the source of the service."""
@@ -372,7 +358,7 @@ class Backend:
                 "start `streamclust serve` to learn events by HTTP",
             )
         try:
-            events = self._read(body)
+            events = self.read(body)
             with self.service.lock.within(LOCK_TIMEOUT_SECONDS):
                 if not self.service.stats.ready:
                     raise HttpProblem(503, "the service is starting or stopping", {"Retry-After": "1"})
@@ -419,6 +405,30 @@ class Backend:
             if taken.version == version:
                 return taken
         raise HttpProblem(404, f"there is no snapshot {version}; only the latest {MAX_SNAPSHOTS} are kept")
+
+
+def assigned(
+    clusterer: StreamClusterer, model: Model | None, read: Callable[[bytes], bodies.Events], body: bytes
+) -> Predicted:
+    """Cluster of each event of a request body by a model of a clusterer."""
+    names = clusterer.feature_names  # names after model: they only grow
+    try:
+        events = read(body)
+        if clusterer.categories:
+            points = clusterer.rows_of(bodies.vectors(events, names))
+        else:
+            points = bodies.rows(events, names, clusterer.missing or "impute")
+        if model is None or not len(events):
+            unknown = [None] * len(events)
+            return Predicted(None if model is None else model.version, unknown, unknown, unknown)
+        with np.errstate(all="ignore"):  # overflows become null
+            found = clusterer.assign_rows(points, model)
+    except bodies.Unfit as error:
+        raise HttpProblem(409, str(error)) from None
+    except (TypeError, ValueError) as error:
+        raise HttpProblem(422, str(error)) from None
+    columns = found.cluster.tolist(), found.probability.tolist(), found.novelty.tolist()
+    return Predicted(model.version, *columns)
 
 
 def cluster_json(cluster: Cluster, events: int, before: dict[int, float]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from streamclust_connectors.decode import Decoded, Decoder, learnable_events
 from streamclust_connectors.interfaces import Batch, Group, Partition, Record, StreamModel
 from streamclust_connectors.service.assigned_partitions import AssignedPartitions
 from streamclust_connectors.service.emitter import Emitter
+from streamclust_connectors.service.key_models import KeyModels
 from streamclust_connectors.service.outputs import ModelName
 from streamclust_connectors.service.progress import Progress
 from streamclust_connectors.service.stats import Stats
@@ -47,7 +48,9 @@ class BatchLearning:
     @property
     def learner(self) -> StreamModel:
         """The model."""
-        return self.partitions.learner
+        learner = self.partitions.learner
+        assert not isinstance(learner, KeyModels)
+        return learner
 
     @property
     def checkpoint_due(self) -> bool:

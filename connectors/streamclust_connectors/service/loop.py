@@ -31,7 +31,6 @@ from streamclust_connectors.interfaces import (
     Sink,
     Source,
     Store,
-    StreamModel,
     Transient,
     UnfitSchema,
 )
@@ -40,6 +39,8 @@ from streamclust_connectors.service.checkpointer import Checkpointer, checkpoint
 from streamclust_connectors.service.emitter import Emitter
 from streamclust_connectors.service.fair_lock import FairLock
 from streamclust_connectors.service.group_duties import GroupDuties
+from streamclust_connectors.service.key_learning import KeyLearning
+from streamclust_connectors.service.key_models import KeyModels, Learner
 from streamclust_connectors.service.learning import BatchLearning
 from streamclust_connectors.service.policy import Policy
 from streamclust_connectors.service.readiness import not_ready_reason
@@ -74,7 +75,7 @@ class Service:
         self,
         source: Source,
         sink: Sink,
-        learner: StreamModel,
+        learner: Learner,
         store: Store | None = None,
         decoder: Decoder | None = None,
         policy: Policy | None = None,
@@ -106,7 +107,8 @@ class Service:
         self._silence = Incident(log, "partitions deliver no records", clock)
         self._interruption = Incident(log, "the service is interrupted", clock)
         self._emitter = Emitter(sink, policy, self.stats)
-        self._learning = BatchLearning(self.partitions, self._emitter, self.decoder, self.stats, group)
+        learning = KeyLearning if isinstance(learner, KeyModels) else BatchLearning
+        self._learning = learning(self.partitions, self._emitter, self.decoder, self.stats, group)
         self.partitions.on_event = self._learning.changes.append
         self._duties: GroupDuties | None = None
         if group is not None:
@@ -115,7 +117,7 @@ class Service:
         self._snapshot_due = clock() + (policy.snapshot_every or 0.0)
 
     @property
-    def learner(self) -> StreamModel:
+    def learner(self) -> Learner:
         """The current clusterer or features; a new object after each reload of a checkpoint."""
         return self.partitions.learner
 
@@ -198,7 +200,7 @@ class Service:
                 self._order = ReplayOrder(steps_to_take(noted, self.partitions.saved_offsets))
                 self._needs_reload = False
             if self.group is not None:
-                self.group.update_learner(self.learner)
+                self.group.update_learner(self._learning.learner)
             self.partitions.seek_new()
         except OSError as error:
             if error.errno in EXHAUSTED_ERRNOS:
@@ -225,7 +227,8 @@ class Service:
         self._take_snapshot_if_due()
         if self._duties is not None:
             self._duties.publish_model()
-        if self._checkpointer.due or (self._duties is not None and self._duties.checkpoint_due()):
+        hurried = self._checkpointer.due or self._learning.checkpoint_due
+        if hurried or (self._duties is not None and self._duties.checkpoint_due()):
             self.checkpoint()
         elif self.sink.exactly_once:
             self._commit()  # before the next poll: a rebalance must not find uncommitted outputs
@@ -320,7 +323,7 @@ class Service:
         """Learn events sent by HTTP; `checked.shard` is their partition. The caller must hold the lock."""
         partition: Any = checked.shard
         with self.stats.timed("learn"):
-            self.learner.learn(checked)
+            self.clusterer.learn(checked)
         self._learning.forget()
         refused = len(checked.refused)
         self.stats.messages += len(checked) + refused
