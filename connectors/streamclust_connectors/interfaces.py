@@ -330,6 +330,13 @@ class Group(Protocol):
         """Seconds since the model included all summaries that the leader knew."""
 
     @property
+    def names(self) -> Mapping[int, str]:
+        """Names of clusters in the latest model."""
+
+    def name(self, cluster: int, name: str | None) -> None:
+        """Name a cluster for all members; KeyError if there is none, ValueError if it cannot be a name."""
+
+    @property
     def clusterer(self) -> StreamClusterer | None:
         """The group's latest clusterer, read-only; None before the first model."""
 

@@ -393,7 +393,8 @@ class Model:
         """Results of `predict`, `probability` (of the cluster predicted) and `novelty`, for little more than one."""
         points, more = self.measured(points)
         if len(points) == 1:  # a product of one row is summed in another order: the last bit would differ
-            return Assignment(*(column[:1] for column in self._assign(np.repeat(points, 2, axis=0), more)))
+            cluster, probability, novelty, component = self._assign(np.repeat(points, 2, axis=0), more)
+            return Assignment(cluster[:1], probability[:1], novelty[:1], component[:1])
         return self._assign(points, more)
 
     def _assign(self, points: Floats, more: Floats) -> Assignment:

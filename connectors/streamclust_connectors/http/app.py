@@ -189,13 +189,13 @@ def add_model(app: FastAPI, backend: Backend) -> None:
         "/v1/clusters/{id}/name",
         tags=["model"],
         response_model=schemas.ClusterName,
-        responses=documented(404, 409, 422),
+        responses=documented(404, 422),
         openapi_extra={"requestBody": schemas.NAME},
     )
     async def name_cluster(id: Number, request: Request) -> Response:
         """Give a name to a cluster, which stays with its id; null takes it away.
 
-        409 for the model of a consumer group, whose clusters have no names.
+        In a consumer group with one model, the other processes have it with the leader's next model.
         """
         name = requested_name(await request.body())
         return answer(await run_in_threadpool(backend.name_cluster, id, name))

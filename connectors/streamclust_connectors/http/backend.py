@@ -267,13 +267,11 @@ class Backend:
                 self.service.name_cluster(number, name)
         except KeyError as error:
             raise HttpProblem(404, str(error.args[0])) from None
-        except RuntimeError as error:
-            raise HttpProblem(409, str(error)) from None
         except ValueError as error:
             raise HttpProblem(422, str(error)) from None
         self._model_copy.clear()
         self._detail.clear()
-        return {"id": number, "name": self.service.clusterer.names.get(number)}
+        return {"id": number, "name": self.service.displayed_clusterer.names.get(number)}
 
     def events(self, after: int, limit: int) -> dict[str, Any]:
         """Lifecycle events after a journal entry."""

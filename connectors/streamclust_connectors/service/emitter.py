@@ -58,10 +58,11 @@ class Emitter:
         model: ModelName,
         refused: Collection[int],
         clusterer: StreamClusterer | None,
+        names: Mapping[int, str] | None = None,
     ) -> None:
-        """Send the assignments of a run of events; `clusterer` has the names and levels of clusters."""
+        """Send the assignments of a run of events; `clusterer` has the levels of clusters, and names if not given."""
         with self._stats.timed("emit"):
-            outputs = self.assignment_outputs(partition, events, run, found, model, refused, clusterer)
+            outputs = self.assignment_outputs(partition, events, run, found, model, refused, clusterer, names)
             self.send("assignments", outputs)
 
     def assignment_outputs(
@@ -73,9 +74,12 @@ class Emitter:
         model: ModelName,
         refused: Collection[int],
         clusterer: StreamClusterer | None,
+        names: Mapping[int, str] | None = None,
     ) -> list[Output]:
         """The messages of the assignments of a run of events."""
-        names, levels = {} if clusterer is None else clusterer.names, []
+        levels: list[list[int]] = []
+        if names is None:
+            names = {} if clusterer is None else clusterer.names
         if clusterer is not None and isinstance(found, Assignment):
             levels = ids_at_levels(clusterer, found, self._form.levels)
         encode = self._encode("assignments")

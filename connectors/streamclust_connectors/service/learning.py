@@ -125,8 +125,9 @@ class BatchLearning:
             with stats.timed("assign"):
                 found = learner.assign_many(run[fresh.start - start :])
             clusterer = learner if isinstance(learner, StreamClusterer) else None
+            names = None if self.group is None else self.group.names
             model = self._model_name()
-            self.emitter.assignments(partition, events, fresh, found, model, refused, clusterer)
+            self.emitter.assignments(partition, events, fresh, found, model, refused, clusterer, names)
             n_assigned = stop - fresh.start - sum(fresh.start <= i < stop for i in refused)
         with stats.timed("learn"):
             self._learn_and_keep_keys(

@@ -334,13 +334,9 @@ class Service:
     def name_cluster(self, cluster: int, name: str | None) -> None:
         """Give a name to a cluster, or take it away (None), and let a checkpoint with it be due.
 
-        The caller must hold the lock. RuntimeError in a group, whose clusters have no names.
+        The caller must hold the lock. In a group, the leader's next model has the name, for all members.
         """
-        if self.group is not None:
-            raise RuntimeError(
-                "clusters of a group's model cannot be named: name those of a process that learns alone"
-            )
-        self.clusterer.name(cluster, name)
+        (self.clusterer if self.group is None else self.group).name(cluster, name)
         self._checkpointer.hasten()
 
     # ---------------------------------------------------------------- state
