@@ -77,6 +77,8 @@ class ServiceCollector(Collector):
             buckets=list(zip(bounds, latency.cumulative, strict=True)),
             sum_value=latency.total,
         )
+        if isinstance(self._learner, KeyModels):
+            yield from key_counters(self._learner)
         if backend.service.group is not None:
             yield from group_gauges(backend.service.group)
         for name, (meaning, value) in self._gauges().items():
@@ -101,8 +103,6 @@ class ServiceCollector(Collector):
             found = {
                 "keys": ("Keys with a model.", learner.n_keys),
                 "keys_in_memory": ("Models of keys that are in memory.", learner.n_live),
-                "loaded_keys": ("Models of keys read from disk since the start.", learner.n_loaded),
-                "evicted_keys": ("Models of keys dropped from memory since the start.", learner.n_evicted),
             }
         else:
             found = {"found_features": ("Current number of features found (BP-means).", learner.n_features)}
@@ -119,6 +119,14 @@ class ServiceCollector(Collector):
                 self.backend.checkpoint_age,
             ),
         }
+
+
+def key_counters(models: KeyModels) -> Iterator[Metric]:
+    """Counters of a service with a model for each key."""
+    yield CounterMetricFamily(PREFIX + "loaded_keys", "Models of keys read from disk.", value=models.n_loaded)
+    yield CounterMetricFamily(
+        PREFIX + "evicted_keys", "Models of keys dropped from memory.", value=models.n_evicted
+    )
 
 
 def group_gauges(group: Group) -> Iterator[Metric]:

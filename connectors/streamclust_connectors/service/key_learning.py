@@ -13,7 +13,7 @@ from streamclust_connectors.decode import Decoded, Failure
 from streamclust_connectors.interfaces import Batch, Output, Partition, Record
 from streamclust_connectors.output_records import text_key
 from streamclust_connectors.service.key_models import KeyModels
-from streamclust_connectors.service.learning import BatchLearning, Learnt
+from streamclust_connectors.service.learning import BatchLearning, LearntBatch
 from streamclust_connectors.service.outputs import ModelName
 
 MAX_KEY_CHARACTERS = 1000
@@ -63,7 +63,7 @@ class KeyLearning(BatchLearning):
         """Learn a batch."""
         self.learn(batch)
 
-    def learn_records(self, partition: Partition, records: Sequence[Record]) -> Learnt:
+    def learn_records(self, partition: Partition, records: Sequence[Record]) -> LearntBatch:
         """Learn records and emit their outputs."""
         self.models.evict()
         emitted = self.partitions.emitted[partition]
@@ -75,9 +75,10 @@ class KeyLearning(BatchLearning):
         outputs, n_refused = KeyOutputs([], []), 0
         for group in found:
             n_refused += len(group.checked.refused)
+            self.stats.beat()
             self._learn_key(partition, events, group, first, outputs)
         self._send(partition, events, outputs)
-        return Learnt(len(events) - n_refused, len(failures), events.tombstones, len(outputs.assignments))
+        return LearntBatch(len(events) - n_refused, len(failures), events.tombstones, len(outputs.assignments))
 
     # ---------------------------------------------------------------- reading
 

@@ -17,7 +17,7 @@ from streamclust_connectors.service.progress import Progress
 from streamclust_connectors.service.stats import Stats
 
 
-class Learnt(NamedTuple):
+class LearntBatch(NamedTuple):
     """Counts of a batch that was learnt."""
 
     events: int
@@ -94,7 +94,7 @@ class BatchLearning:
             self.progress.count(partition, new)
             self.answered.append(new)
 
-    def learn_records(self, partition: Partition, records: Sequence[Record]) -> Learnt:
+    def learn_records(self, partition: Partition, records: Sequence[Record]) -> LearntBatch:
         """Learn records and emit their outputs."""
         learner = self.learner
         with self.stats.timed("decode"):
@@ -107,7 +107,7 @@ class BatchLearning:
         for run in learner.runs(checked):
             n_assigned += self._learn_run(partition, events, run, start, refused)
             start += len(run)
-        return Learnt(len(events) - len(refused), len(failures), events.tombstones, n_assigned)
+        return LearntBatch(len(events) - len(refused), len(failures), events.tombstones, n_assigned)
 
     def _learn_run(
         self, partition: Partition, events: Decoded, run: Checked, start: int, refused: frozenset[int]
