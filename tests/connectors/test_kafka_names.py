@@ -3,8 +3,11 @@
 from contextlib import ExitStack
 from types import SimpleNamespace
 
+import msgspec
+import numpy as np
 import pytest
 
+from streamclust_connectors.decode import Decoder, Fields
 from streamclust_connectors.http.backend import Backend
 from streamclust_connectors.http.problems import HttpProblem
 from streamclust_connectors.kafka.cluster_names import GivenNames, NameRecord, name_record, names_in
@@ -108,6 +111,45 @@ def test_a_name_that_the_leader_did_not_publish_is_read_by_the_next(cluster, joi
     assert shown(other)[one] == "night shift"
     leader.close()
     until("the other to publish it", lambda: other.group.names == {one: "night shift"})
+
+
+@pytest.mark.compiled
+@pytest.mark.usefixtures("client")
+def test_examples_have_the_keys_of_events_whoever_has_read_them(cluster, join):
+    topic = cluster.topic(partitions=2)
+    rows = [np.random.default_rng(number).normal(size=(N, 2)) for number in range(2)]
+    rows = [part + 12.0 * (np.arange(N) % 2)[:, None] for part in rows]
+    for number, part in enumerate(rows):
+        values = [
+            {"who": f"{number}:{i}", "at": float(i), "x": x, "y": y} for i, (x, y) in enumerate(part.tolist())
+        ]
+        cluster.write(topic, [msgspec.json.encode(value) for value in values], number)
+
+    def member(name):
+        return join(topic, name, decoder=Decoder(Fields(key="who", time="at")))
+
+    first, second = both = member("first"), member("second")
+    until("partitions to be shared", lambda: [len(one.positions) for one in both] == [1, 1])
+    until("a model of all events", lambda: all(one.group.n_seen == 2 * N for one in both))
+
+    def check(one):
+        """All examples are told with the key, time and id of the event that has their values; which partitions."""
+        backend, found = Backend(one.service), set()
+        for cluster_id in heaviest(one):
+            detail = backend.cluster(cluster_id)
+            for example in detail["examples"] + detail["border"]["events"]:
+                number, place = map(int, example["key"].split(":"))
+                assert list(example["values"].values()) == rows[number][place].tolist()
+                assert (example["time"], example["id"]) == (float(place), f"{topic}-{number}-{place}")
+                found.add(number)
+        return found
+
+    assert all(check(one) == {0, 1} for one in both)
+    first.leave()
+    second.leave()
+    third = member("third")
+    until("the model of before", lambda: third.group.n_seen == 2 * N)
+    assert check(third) == {0, 1}
 
 
 def test_a_name_is_sent_until_the_topic_shows_it():

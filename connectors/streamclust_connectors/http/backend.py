@@ -92,7 +92,9 @@ class Backend:
         )
         self._detail = CachedValue(
             service.lock,
-            lambda: detail.copy_detail(service.displayed_clusterer, service.partitions.keys.copy()),
+            lambda: detail.copy_detail(
+                service.displayed_clusterer, service.example_keys(), service.group is not None
+            ),
             min_seconds=VIEW_CACHE_SECONDS,
             key=self._cache_key,
         )

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from streamclust.checkpoint import MERGED, State
 from streamclust.lineage import Change
 from streamclust.streaming import StreamClusterer
+from streamclust_connectors.event_keys import EventKeys
 from streamclust_connectors.interfaces import Transient
 from streamclust_connectors.kafka.cluster_names import READ_TO, give, name_record
+from streamclust_connectors.kafka.example_keys import EXAMPLE_KEYS, keys_of_examples
 from streamclust_connectors.kafka.state_log import StateLog
 from streamclust_connectors.kafka.state_records import StoredState, packed
 from streamclust_connectors.kafka.state_topic import STATE
@@ -38,6 +40,8 @@ class Leader:
         self.names_read_to = 0
         """Offset of the topic of models up to which names were read."""
         self._renamed = False
+        self._keys = EventKeys()
+        """Keys of the events that may be examples, by the events' values."""
         self._waiting: dict[int, StoredState] = {}
         """New summaries since the last refit, by partition."""
         for number in range(n_partitions):
@@ -61,7 +65,9 @@ class Leader:
         renamed, self._renamed = self._renamed, False
         for number, stored in sorted(waiting.items()):
             try:
-                self.clusterer.shards.replace((self.topic, number), stored.state())
+                summary = stored.state()
+                self.clusterer.shards.replace((self.topic, number), summary)
+                self._keys.restore((self.topic, number), summary.values.get("keys", ()))
             except Exception as error:  # damaged data may raise anything; the other partitions continue
                 log.error("partition %d of %s is not included in the model: %s", number, self.topic, error)
         if not (waiting or renamed) or not self.clusterer.shards:
@@ -82,8 +88,11 @@ class Leader:
         self.sequence += 1
         state = self.clusterer.sharing.merged_state()
         header = {
-            "sequence": self.sequence, "published_at": time.time(), READ_TO: self.names_read_to,
-        }  # fmt: skip
+            "sequence": self.sequence,
+            "published_at": time.time(),
+            READ_TO: self.names_read_to,
+            EXAMPLE_KEYS: keys_of_examples(state, self._keys),
+        }
         changes = tuple(self.changes)
         self.changes.clear()
         return Publication(self.sequence, packed(State(state.arrays, state.values | header)), changes)

@@ -23,8 +23,16 @@ from streamclust.checkpoint import State
 from streamclust.lineage import Change
 from streamclust.streaming import StreamClusterer
 from streamclust_connectors.incidents import Incident
-from streamclust_connectors.interfaces import MemberStatus, Partition, StreamModel, Transient, UnfitTopic
+from streamclust_connectors.interfaces import (
+    EventKey,
+    MemberStatus,
+    Partition,
+    StreamModel,
+    Transient,
+    UnfitTopic,
+)
 from streamclust_connectors.kafka.cluster_names import READ_TO, GivenNames, name_record, names_in
+from streamclust_connectors.kafka.example_keys import example_keys
 from streamclust_connectors.kafka.group_leader import Leader, Publication
 from streamclust_connectors.kafka.sink import KafkaSink
 from streamclust_connectors.kafka.state_log import OpenTransaction, StateLog
@@ -148,6 +156,11 @@ class GroupModel:
     def names(self) -> dict[int, str]:
         """Names of clusters in the latest model."""
         return names_in(self._latest)
+
+    @property
+    def example_keys(self) -> dict[int, EventKey]:
+        """Keys of the examples of clusters in the latest model, by the fingerprints of events."""
+        return example_keys(self._latest)
 
     def name(self, cluster: int, name: str | None) -> None:
         """Name a cluster: `send_status` sends it, and a model of the leader has it soon; here it is shown at once.

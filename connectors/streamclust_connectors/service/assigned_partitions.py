@@ -9,6 +9,7 @@ from typing import Literal, cast
 from streamclust.checkpoint import CheckpointError, State
 from streamclust.lineage import Change
 from streamclust.streaming import StreamClusterer
+from streamclust_connectors.event_keys import EventKeys
 from streamclust_connectors.incidents import Incident
 from streamclust_connectors.interfaces import (
     DataLoss,
@@ -22,7 +23,6 @@ from streamclust_connectors.interfaces import (
     positions_from_state,
     positions_to_state,
 )
-from streamclust_connectors.service.event_keys import EventKeys
 from streamclust_connectors.service.key_models import KeyModels, Learner
 from streamclust_connectors.service.lookups import FoundState, Lookups
 
@@ -197,6 +197,7 @@ class AssignedPartitions:
             self.learner.shards.release(partition)
         position, summary = found
         self.learner.shards.adopt(partition, summary)
+        self.keys.restore(partition, summary.values.get("keys", ()))
         self._saved_positions[partition] = position
 
     def _start_position(self, partition: Partition, extent: Extent) -> SavedPosition:
@@ -249,6 +250,7 @@ class AssignedPartitions:
         self._lookups.close()
 
     def _release(self, partition: Partition) -> None:
+        self.keys.drop(partition)
         self._released[partition] = (
             self._saved_positions.pop(partition),
             self.learner.shards.release(partition),

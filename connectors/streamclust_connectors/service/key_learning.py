@@ -78,7 +78,9 @@ class KeyLearning(BatchLearning):
             self.stats.beat()
             self._learn_key(partition, events, group, first, outputs)
         self._send(partition, events, outputs)
-        return LearntBatch(len(events) - n_refused, len(failures), events.tombstones, len(outputs.assignments))
+        return LearntBatch(
+            len(events) - n_refused, len(failures), events.tombstones, len(outputs.assignments)
+        )
 
     # ---------------------------------------------------------------- reading
 

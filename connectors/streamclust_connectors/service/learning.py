@@ -8,6 +8,7 @@ from typing import NamedTuple
 from streamclust.lineage import Change
 from streamclust.streaming import Checked, Model, StreamClusterer
 from streamclust_connectors.decode import Decoded, Decoder, learnable_events
+from streamclust_connectors.event_keys import fingerprints
 from streamclust_connectors.interfaces import Batch, Group, Partition, Record, StreamModel
 from streamclust_connectors.service.assigned_partitions import AssignedPartitions
 from streamclust_connectors.service.emitter import Emitter
@@ -130,9 +131,8 @@ class BatchLearning:
             self.emitter.assignments(partition, events, fresh, found, model, refused, clusterer, names)
             n_assigned = stop - fresh.start - sum(fresh.start <= i < stop for i in refused)
         with stats.timed("learn"):
-            self._learn_and_keep_keys(
-                partition, events, run, [i for i in range(start, stop) if i not in refused]
-            )
+            learnt = [i for i in range(start, stop) if i not in refused]
+            self._learn_and_keep_keys(partition, events, run, learnt, start)
         if self.changes:
             if fresh.start < stop:
                 (cause,) = events.ids(partition, slice(stop - 1, stop))
@@ -141,18 +141,22 @@ class BatchLearning:
         return n_assigned
 
     def _learn_and_keep_keys(
-        self, partition: Partition, events: Decoded, run: Checked, learnt: list[int]
+        self, partition: Partition, events: Decoded, run: Checked, learnt: list[int], start: int
     ) -> None:
         """Learn a run, of which these events will be learnt; keep the keys of those that may be shown as examples."""
         learner = self.learner
-        if self.group is not None or not isinstance(learner, StreamClusterer):
+        if not isinstance(learner, StreamClusterer):
             learner.learn(run)
             return
         before, places = learner.n_seen, learner.sampled(run[: len(learnt)]).tolist()
         learner.learn(run)
         if learner.n_seen - before == len(learnt):  # else the numbers are not known
-            numbers = [before + place for place in places]
-            self.partitions.keys.add(partition, numbers, events, [learnt[place] for place in places])
+            chosen = [learnt[place] for place in places]
+            if self.group is None:
+                numbers = [before + place for place in places]
+            else:  # whose members number events each in its own way
+                numbers = fingerprints(run.table()[[i - start for i in chosen]], tuple(run.columns))
+            self.partitions.keys.add(partition, numbers, events, chosen)
 
     def _model_name(self) -> ModelName:
         """Version and revision of the model that assigns events now."""

@@ -22,6 +22,7 @@ from streamclust_connectors.interfaces import (
     Assigned,
     Batch,
     DataLoss,
+    EventKey,
     Fenced,
     Group,
     OrderNotes,
@@ -132,6 +133,12 @@ class Service:
     def displayed_clusterer(self) -> StreamClusterer:
         """The clusterer that the API shows: the group's if it has a model, else this process's."""
         return (self.group and self.group.clusterer) or self.clusterer
+
+    def example_keys(self) -> Mapping[int, EventKey]:
+        """Keys of the events that `displayed_clusterer` may show as examples: by number or, in a group, fingerprint."""
+        if self.group is not None and self.group.clusterer is not None:
+            return self.group.example_keys
+        return self.partitions.keys.copy()
 
     # ---------------------------------------------------------------- loop
 
