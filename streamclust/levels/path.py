@@ -6,9 +6,9 @@ difference of two means costs:
 
     ζ L <= D/2 log(e + ζ n)        [BIC for D numbers]
 
-n is the weight of the two: no other event tells whether they are one. With the weight N of all events in its place the
-difference would cost more the more other clusters there are, and small clusters in many features, however far
-apart, would be told apart at no ζ. L is what a merge loses, in nats: the lesser of
+n is the weight of the two: no other event tells whether they are one. By the weight of all events a difference would
+cost more the more other clusters there are, and small clusters in many features would never be told apart. L is what
+a merge loses, in nats: the lesser of
 - -log of Wilks' Λ, n/2 log(1 + p (1 - p) δ²), how far apart two means are in the covariance within components. It does
   not compare covariances: those of a core and its tail differ too.
 - n_s h, where n_s is the weight of the smaller and h the depth of the valley between the two: log density at the lower
