@@ -20,11 +20,13 @@ from streamclust.streaming import StreamClusterer
 from streamclust_connectors.http import dashboard, schemas
 from streamclust_connectors.http.backend import Backend
 from streamclust_connectors.http.docs import HEADERS, page
+from streamclust_connectors.http.keys import add_keys
 from streamclust_connectors.http.metrics import registry
 from streamclust_connectors.http.problems import HttpProblem, documented, install
 from streamclust_connectors.http.security import HEAD, AccessControl
 from streamclust_connectors.http.streams import EventStreams
 from streamclust_connectors.service.checkpointer import checkpoint_failure_message
+from streamclust_connectors.service.key_models import KeyModels
 from streamclust_connectors.settings import Settings
 
 MAX_JSON_INTEGER = 2**53
@@ -42,8 +44,13 @@ Feature = Annotated[str | None, Query(description="Name of a feature; by default
 
 def create_app(backend: Backend, settings: Settings) -> FastAPI:
     """The application of a service; if it learns features, only health and metrics."""
-    if not isinstance(backend.service.learner, StreamClusterer):
-        return features_app(backend, settings)
+    learner = backend.service.learner
+    if isinstance(learner, KeyModels):
+        app = plain_app(backend, settings, "A model for each key of a stream.")
+        add_keys(app, backend, learner)
+        return app
+    if not isinstance(learner, StreamClusterer):
+        return plain_app(backend, settings, "Features of a stream.")
     streams = EventStreams(backend, settings.http.max_streams)
 
     @asynccontextmanager
@@ -66,9 +73,9 @@ def create_app(backend: Backend, settings: Settings) -> FastAPI:
     return app
 
 
-def features_app(backend: Backend, settings: Settings) -> FastAPI:
-    """Application of a service that learns features: health and metrics only."""
-    app = guarded_app("Features of a stream.", settings)
+def plain_app(backend: Backend, settings: Settings, description: str) -> FastAPI:
+    """Application of a service without one model of clusters: health and metrics only."""
+    app = guarded_app(description, settings)
     add_health(app, backend, settings)
     return app
 
@@ -179,13 +186,13 @@ def add_model(app: FastAPI, backend: Backend) -> None:
         "/v1/clusters/{id}/name",
         tags=["model"],
         response_model=schemas.ClusterName,
-        responses=documented(404, 409, 422),
+        responses=documented(404, 422),
         openapi_extra={"requestBody": schemas.NAME},
     )
     async def name_cluster(id: Number, request: Request) -> Response:
         """Give a name to a cluster, which stays with its id; null takes it away.
 
-        409 for the model of a consumer group, whose clusters have no names.
+        In a consumer group with one model, the other processes have it with the leader's next model.
         """
         name = requested_name(await request.body())
         return answer(await run_in_threadpool(backend.name_cluster, id, name))

@@ -144,6 +144,53 @@ class Clusters(BaseModel):
     clusters: list[ClusterSummary]
 
 
+class KeyStatus(BaseModel):
+    """Status of a service with a model for each key."""
+
+    version: str
+    ready: bool
+    not_ready: str
+    """Reason why it is not ready; empty if it is."""
+    events: int
+    events_per_second: float
+    dead_letters: int
+    lag_total: int | None
+    memory_bytes: int
+    last_checkpoint_age_seconds: float | None
+    source: str
+    keys: int
+    """Number of keys with a model."""
+    keys_in_memory: int
+
+
+class KeySummary(BaseModel):
+    """A key as of the last checkpoint."""
+
+    key: str
+    partition: int
+    events: int
+    n_clusters: int
+
+
+class Keys(BaseModel):
+    """Keys in their order."""
+
+    keys: list[KeySummary]
+    next: str | None
+    """`after` of the request for the next keys; null at the end."""
+
+
+class KeyClusters(Clusters):
+    """Clusters of a key's model."""
+
+    key: str
+    partition: int
+    events: int
+    """Number of events learnt."""
+    lifecycle: list[dict[str, Any]]
+    """Latest lifecycle events of its clusters, the oldest first."""
+
+
 class LevelSummary(BaseModel):
     """Level: a number of clusters."""
 
