@@ -37,7 +37,7 @@ def continuous_pairs(cell: Ints, points: Floats, n_cells: int) -> Bools:
     direction = np.divide(apart, usual, out=np.zeros_like(usual), where=usual > 0)
     number, squares = crossings(cell, np.ascontiguousarray(points), direction)
     expected = (direction * apart).sum(axis=2) ** 2 + (direction**2 * within).sum(axis=2)
-    return np.asarray((number > 0) & (squares < TUNING.large_share * number * expected))
+    return np.asarray((number > 0) & (squares < TUNING.major_share * number * expected))
 
 
 def sources(sequences: list[tuple[Ints, Floats]], n_cells: int) -> Ints:

@@ -111,7 +111,7 @@ class RecentEvents:
         """Hold what `to_state` saved."""
         arrays, values = state
         self._strays = WatchedEvents(0)
-        self._strays.rows, self._strays.count = np.array(arrays["strays"]), values["strays"]
+        self._strays.restore({"rows": arrays["strays"]}, values["strays"])
         if "whole" in values:  # older checkpoints have none
             self.ring.restore(under(arrays, "whole."), values["whole"])
 
