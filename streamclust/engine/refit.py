@@ -9,7 +9,6 @@ import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine.continuity import sources
-from streamclust.engine.dependence import RecentSequence
 from streamclust.engine.dp_means import refit_dp_means
 from streamclust.engine.fixed_components import FixedComponents
 from streamclust.engine.imputation import Gaps, supported
@@ -50,15 +49,15 @@ def find(given: RefitInput) -> Found:
     sampled = settings.refit != "chunky-em"
     tree = WithStrays(given.tree, given.old.large, given.events.strays) if sampled else given.tree
     start = widened(start, tree)
+    evidence = given.events.sequence.evidence(given.old)
+    of_stray = min(1.0, evidence * TUNING.block_events)
     if given.mode.search_strays and settings.refit == "bkm":
-        start = with_rare(
-            settings, start, given.events.strays[given.old.large.outside(given.events.strays)], given.number
-        )
-    best = fit_dependent(given, tree, start if given.mode.fresh else with_prior(start, given.old.result))
+        strays = given.events.strays[given.old.large.outside(given.events.strays)]
+        start = with_rare(settings, start, strays, given.number, of_stray)
+    start_with_prior = start if given.mode.fresh else with_prior(start, given.old.result)
+    best = fit_dependent(given, tree, start_with_prior, evidence)
     if isinstance(tree, WithStrays) and settings.refit == "bkm" and not given.mode.drifted:
-        best = keeping_rare(settings, best, start, *tree.outside())
-    if given.tree.n_independent < best.n_clusters * (tree.n_features + 1):
-        best = with_whole_ways(best, given.events.sequence)
+        best = keeping_rare(settings, best, start, *tree.outside(), of_stray)
     if given.mode.drifted:
         best = keeping(best, fed(best, given.events.watched))
     if given.events.gaps is not None:
@@ -91,15 +90,12 @@ def find(given: RefitInput) -> Found:
     )
 
 
-def with_whole_ways(result: Result, sequence: RecentSequence) -> Result:
-    """The clusters, with those merged that are parts of the way of one source that wanders.
-
-    Where independent events are fewer than D + 1 for each cluster, clusters are found in the curve of its way.
-    """
+def with_whole_ways(result: Result, ways: tuple[Floats, ...]) -> Result:
+    """The clusters, with those merged that are parts of the way of one source that wanders."""
     model, d = by_itself(result), result.clusters.n_features
     if result.n_clusters == 1 or model.whitened_features < d:
         return result
-    parts = [(model.see(rows).cell, rows[:, :d]) for rows in (sequence.latest, sequence.watched)]
+    parts = [(model.nearest(rows).component, rows[:, :d]) for rows in ways]
     source = sources(parts, result.n_clusters)
     k = int(source.max()) + 1
     return result if k == result.n_clusters else having(result, result.clusters.to_groups(source, k))
@@ -237,22 +233,27 @@ def with_prior(start: Moments, old: Result) -> Moments | Partition:
     return start
 
 
-def fit_dependent(given: RefitInput, tree: SummaryTree | WithStrays, start: Moments | Partition) -> Result:
+def fit_dependent(
+    given: RefitInput, tree: SummaryTree | WithStrays, start: Moments | Partition, evidence: float
+) -> Result:
     """Refit with as much evidence as the events have under the clusters that are found.
 
-    How far events depend on each other shows within clusters. The old ones tell nothing of events that came since at
-    other places, so the refit is repeated while those found show that the evidence was less than half of what it took.
+    `evidence` is that under the old ones. Those tell nothing of events that came since at other places, so the refit is
+    repeated while those found show that the evidence was less than half of what it took. It is measured over whole ways
+    of sources, whose parts are one cluster unless there are D + 1 independent events for each.
     """
-    evidence = given.events.sequence.evidence(given.old)
+    events, d = given.events, tree.n_features
     for _ in range(TUNING.max_rounds):
-        given.tree.n_independent = n_independent(evidence, given.events.n_events, tree.n_features)
+        given.tree.n_independent = n_independent(evidence, events.n_events, d)
         best = fit(given.settings, tree, start, given.number, given.mode.cold)
         check_finite(best.clusters)
-        found = given.events.sequence.evidence(by_itself(best))
+        whole = with_whole_ways(best, events.ways)
+        found = events.sequence.evidence(by_itself(whole))
         if found > evidence / 2:
             break
         evidence = found
-    return best
+    few = found < 1.0 and found * events.n_events < best.n_clusters * (d + 1)
+    return whole if few else best
 
 
 def n_independent(evidence: float, n_events: float, n_features: int) -> float:
