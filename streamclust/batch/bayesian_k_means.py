@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Self, cast
 
 import numpy as np
@@ -13,6 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from streamclust._kernels.types import Floats, Ints
 from streamclust.batch.shaped import ShapedMixin, check_shape
+from streamclust.engine.settings import check_parameters
 from streamclust.families import FamilyLike, Mixture
 from streamclust.families import family as family_named
 from streamclust.families.mixed import mixed
@@ -24,7 +25,9 @@ from streamclust.parameters import (
     MixtureName,
     NumberOfClusters,
     ShapeName,
+    Transforms,
     check_n_clusters,
+    wishes_by_column,
 )
 from streamclust.refit.bkm.fit import (
     PriorName,
@@ -36,11 +39,13 @@ from streamclust.refit.bkm.fit import (
     point_steps,
 )
 from streamclust.refit.bkm.row_tree import Assign, check_assign
+from streamclust.refit.bkm.transform_choice import choose_transform
 from streamclust.refit.partition import Partition
 from streamclust.refit.steps import Step
 from streamclust.schema.encoding import Encoding
 from streamclust.schema.frames import columns_by_name
 from streamclust.shapes import gaussian_components, heaviest_first
+from streamclust.sketch import Transform
 from streamclust.tree import SummaryTree
 
 
@@ -93,6 +98,10 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
     categorical
         Columns that are categories, by name or position. "auto": columns of text, of yes and no, and numbers of two
         values; columns of text in which nearly every row has a value of its own are left out. False: none.
+    transform
+        Skewed columns that are compared by their logarithm, about. "auto": columns without negative values that span
+        decades, where the free energy of the clusters is clearly lower so, under a learnt prior. "none"; or a mapping
+        of columns to "log", "none" or the value (knee) below which the transform is linear.
 
     Attributes
     ----------
@@ -107,6 +116,8 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
     components_ : the components that the search found, as Moments
     component_labels_ : the cluster of each component
     merge_tree_ : how components were joined, at what heights; where shapes are "any"
+    transform_ : which columns are transformed; means and covariances are in the columns' own units, where the mean of a
+        transformed one is the value of the mean logarithm, a median
     encoding_ : the columns of a mixed table, their names and categories; None if all columns are numbers
 
     Examples
@@ -149,6 +160,7 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         detail: Detail = "auto",
         n_clusters: NumberOfClusters = None,
         categorical: Categorical = "auto",
+        transform: Transforms = "auto",
     ) -> None:
         self.family = family
         self.mixture = mixture
@@ -162,6 +174,7 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         self.detail = detail
         self.n_clusters = n_clusters
         self.categorical = categorical
+        self.transform = transform
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -171,6 +184,8 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Cluster the points, each counted `sample_weight` times (once)."""
         points, weight = self._checked(X, sample_weight)
+        slope = self.transform_.log_slope(points)
+        points = self.transform_.of(points)
         if hasattr(self, "tree_"):
             del self.tree_
         if self.max_leaves is not None:
@@ -180,7 +195,7 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         )
         partition = self._run(steps)
         self._publish(partition, partition.labels, points, weight)
-        counted = partition.family.log_base(points)
+        counted = partition.family.log_base(points) + slope
         self.free_energy_ -= float(counted @ (np.ones(len(points)) if weight is None else weight))
         return self
 
@@ -191,7 +206,7 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         given clusters stays close to them. `labels_` are those of the points given last.
         """
         points, weight = self._checked(X, sample_weight, reset=not hasattr(self, "tree_"))
-        return self._learn(points, weight)
+        return self._learn(self.transform_.of(points), weight)
 
     def _learn(self, points: Floats, weight: Floats | None) -> Self:
         if self.assign == "tree":
@@ -237,9 +252,37 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
                 f'shape="any" joins Gaussian components, and {kind.name} ones have no covariances of all columns: use '
                 'shape="ellipse"'
             )
-        if sample_weight is None:
-            return points, None
-        return points, _check_sample_weight(sample_weight, points, dtype=np.float64, ensure_non_negative=True)
+        weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(sample_weight, points, dtype=np.float64, ensure_non_negative=True)
+        if reset:
+            self.transform_ = self._chosen_transform(points, weight)
+        return points, weight
+
+    def _chosen_transform(self, points: Floats, weight: Floats | None) -> Transform:
+        """The transform of the columns, by what was asked for and what the points say."""
+        check_parameters({"transform": self.transform})
+        wishes = wishes_by_column(self.transform, self._column_names(points.shape[1]))
+        if not isinstance(self.transform, str) and len(wishes) < len(self.transform):
+            raise ValueError(f"transform names columns that are no numbers of the table: {list(self.transform)}")
+        kind, asked = family_named(self._kind), self.transform == "auto"
+        by_itself = asked and kind.scatter != "none"
+        if not by_itself and not wishes:
+            return Transform.none()
+        by_itself = by_itself and learns_prior(self._kind, self.mixture, self.prior, self.search)
+        numbers = self._numbers(points.shape[1]) if by_itself else []
+        check_points(self._kind, points)
+        return choose_transform(self._kind, points, weight, wishes, numbers)
+
+    def _column_names(self, n: int) -> Sequence[Hashable]:
+        """What the columns of numbers are called; others have no name."""
+        if self.encoding_ is not None:
+            return [*self.encoding_.numbers, *(None for _ in range(n - len(self.encoding_.numbers)))]
+        return list(getattr(self, "feature_names_in_", range(n)))
+
+    def _numbers(self, n: int) -> list[int]:
+        """The columns that are numbers."""
+        return list(range(n if self.encoding_ is None else len(self.encoding_.numbers)))
 
     def _read(self, X: ArrayLike, reset: bool) -> Floats:
         """Rows of numbers; those of a mixed table encoded, by an encoding that `reset` learns anew."""
@@ -329,13 +372,15 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
     @property
     def clusters_(self) -> Moments:
         """One row per cluster, the heaviest first."""
-        return self.components_.to_groups(self.component_labels_, self._n_joined)
+        check_is_fitted(self, "partition_")
+        joined = self.partition_.clusters.to_groups(self.component_labels_, self._n_joined)
+        return self.transform_.expand_moments(joined)
 
     @property
     def components_(self) -> Moments:
         """One row per component, the heaviest first."""
         check_is_fitted(self, "partition_")
-        return self.partition_.clusters
+        return self.transform_.expand_moments(self.partition_.clusters)
 
     @property
     def centers_(self) -> Floats:
@@ -346,7 +391,8 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
     @property
     def n_clusters_(self) -> int:
         """K."""
-        return len(self.clusters_)
+        check_is_fitted(self, "partition_")
+        return self._n_joined
 
     @property
     def means_(self) -> Floats:
@@ -369,7 +415,7 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
 
     def _asked(self, X: ArrayLike) -> Floats:
         check_is_fitted(self, "partition_")
-        points = self._read(X, reset=False)
+        points = self.transform_.of(self._read(X, reset=False))
         self.partition_.family.check(points)
         return points
 
@@ -386,7 +432,7 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
     def score_samples(self, X: ArrayLike) -> Floats:
         """log p(x | all that was learnt) of each point: low for a novelty."""
         points = self._asked(X)
-        return self.partition_.log_predictive(points)
+        return self.partition_.log_predictive(points) + self.transform_.log_slope(self.transform_.back(points))
 
     def score(self, X: ArrayLike, y: object = None) -> float:
         """Mean of `score_samples`."""

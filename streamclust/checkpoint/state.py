@@ -14,7 +14,8 @@ from streamclust.engine.stream import Stream
 from streamclust.sketch import Sketch
 from streamclust.utils.state import State
 
-OLDER = OLDER_SETTINGS
+OLDER = OLDER_SETTINGS | {"transform": "none"}
+"""Parameters that older checkpoints do not name, as they were then."""
 
 shard_state = Shard.to_state
 shard_from_state = Shard.from_state
