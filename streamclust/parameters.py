@@ -233,13 +233,13 @@ PARAMETERS: dict[str, Parameter] = {
         "Number of values of a category that are told apart; later ones count as one.",
         least=2,
     ),
-    "transform": Parameter(
+    "transforms": Parameter(
         Transforms,
         "auto",
         'Skewed features that are compared by their logarithm: "auto" (features without negative values that span '
         'decades, where the clusters are much likelier so), "none", or a mapping of features to "log", "none" or the '
         "value (knee) below which the transform is linear.",
-        "A feature's knee is the value that a tenth of its values are smaller than. \"auto\" decides when 128, 512 and "
+        'A feature\'s knee is the value that a tenth of its values are smaller than. "auto" decides when 128, 512 and '
         "2,048 events have come, and when `settle` is called before; then transforms stay. Features are reported in "
         "their own units: the mean of one that is transformed is a median.",
     ),
@@ -285,7 +285,7 @@ NOT_TAKEN: dict[str, dict[str, str]] = {
         "max_features": "the engine is told its number of columns",
         "max_directions": "the engine learns rows that were reduced",
         "scale": "the engine learns rows that were scaled",
-        "transform": "the engine is told which columns are transformed, by whoever knows their names",
+        "transforms": "the engine is told which columns are transformed, by whoever knows their names",
         "outliers": "labels are made by who asks the model",
     },
     "EngineSection": {

@@ -98,7 +98,7 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
     categorical
         Columns that are categories, by name or position. "auto": columns of text, of yes and no, and numbers of two
         values; columns of text in which nearly every row has a value of its own are left out. False: none.
-    transform
+    transforms
         Skewed columns that are compared by their logarithm, about. "auto": columns without negative values that span
         decades, where the free energy of the clusters is clearly lower so, under a learnt prior. "none"; or a mapping
         of columns to "log", "none" or the value (knee) below which the transform is linear.
@@ -160,7 +160,7 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         detail: Detail = "auto",
         n_clusters: NumberOfClusters = None,
         categorical: Categorical = "auto",
-        transform: Transforms = "auto",
+        transforms: Transforms = "auto",
     ) -> None:
         self.family = family
         self.mixture = mixture
@@ -174,7 +174,7 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         self.detail = detail
         self.n_clusters = n_clusters
         self.categorical = categorical
-        self.transform = transform
+        self.transforms = transforms
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -261,11 +261,13 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
 
     def _chosen_transform(self, points: Floats, weight: Floats | None) -> Transform:
         """The transform of the columns, by what was asked for and what the points say."""
-        check_parameters({"transform": self.transform})
-        wishes = wishes_by_column(self.transform, self._column_names(points.shape[1]))
-        if not isinstance(self.transform, str) and len(wishes) < len(self.transform):
-            raise ValueError(f"transform names columns that are no numbers of the table: {list(self.transform)}")
-        kind, asked = family_named(self._kind), self.transform == "auto"
+        check_parameters({"transforms": self.transforms})
+        wishes = wishes_by_column(self.transforms, self._column_names(points.shape[1]))
+        if not isinstance(self.transforms, str) and len(wishes) < len(self.transforms):
+            raise ValueError(
+                f"transforms names columns that are no numbers of the table: {list(self.transforms)}"
+            )
+        kind, asked = family_named(self._kind), self.transforms == "auto"
         by_itself = asked and kind.scatter != "none"
         if not by_itself and not wishes:
             return Transform.none()
@@ -432,7 +434,9 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
     def score_samples(self, X: ArrayLike) -> Floats:
         """log p(x | all that was learnt) of each point: low for a novelty."""
         points = self._asked(X)
-        return self.partition_.log_predictive(points) + self.transform_.log_slope(self.transform_.back(points))
+        return self.partition_.log_predictive(points) + self.transform_.log_slope(
+            self.transform_.back(points)
+        )
 
     def score(self, X: ArrayLike, y: object = None) -> float:
         """Mean of `score_samples`."""

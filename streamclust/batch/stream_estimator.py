@@ -104,7 +104,7 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         How wide events are compared: with each feature in its own deviations ("deviation"), or by their angle ("unit"),
         for embeddings and texts. "unit" divides every event by its length first, however many features it has; an event
         of zeros is refused.
-    transform
+    transforms
         Skewed features that are compared by their logarithm: "auto" (features without negative values that span
         decades, where the clusters are much likelier so), "none", or a mapping of features to "log", "none" or the
         value (knee) below which the transform is linear. A feature's knee is the value that a tenth of its values are
@@ -144,7 +144,7 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         seed: int = 0,
         max_directions: int | None = None,
         scale: ScaleName = "deviation",
-        transform: Transforms = "auto",
+        transforms: Transforms = "auto",
         outliers: float | None = None,
     ) -> None:
         self.family = family
@@ -164,7 +164,7 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         self.seed = seed
         self.max_directions = max_directions
         self.scale = scale
-        self.transform = transform
+        self.transforms = transforms
         self.outliers = outliers
 
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -211,7 +211,9 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         free = ("on_event", "outliers", "detail", "n_clusters")
         self._started_with = {name: value for name, value in self.get_params().items() if name not in free}
         told = self.get_params() | {"drift": drift}
-        ours = {name: told.pop(name) for name in ("on_event", "max_directions", "scale", "transform", "outliers")}
+        ours = {
+            name: told.pop(name) for name in ("on_event", "max_directions", "scale", "transforms", "outliers")
+        }
         check_parameters(ours)
         if self.family == "mixed":
             raise ValueError(
@@ -220,8 +222,8 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         self.engine_ = Engine(0, EngineSettings(**told), self.on_event)
         self.projection_ = Projection(self.engine_, self.max_directions, self.scale)
         names = getattr(self, "feature_names_in_", range(points.shape[1]))
-        wishes = wishes_by_column(self.transform, list(names))
-        self.engine_.transforms.ask(self.transform == "auto" and self._may_transform, wishes)
+        wishes = wishes_by_column(self.transforms, list(names))
+        self.engine_.transforms.ask(self.transforms == "auto" and self._may_transform, wishes)
 
     @property
     def _may_transform(self) -> bool:

@@ -112,7 +112,14 @@ def profiles(engine: Engine, names: tuple[Hashable, ...], sketch: Sketch | None 
     total = rows.to_groups(None, kind="diagonal")
     variance = np.where(own.weight[:, None] > 0, own.covariance, feature_variances(clusters))
     return Profiles(
-        family, names, model.names, clusters.mean, variance, total.mean[0], total.covariance[0], model.transform
+        family,
+        names,
+        model.names,
+        clusters.mean,
+        variance,
+        total.mean[0],
+        total.covariance[0],
+        model.transform,
     )
 
 

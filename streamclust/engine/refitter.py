@@ -239,7 +239,14 @@ class Refitter:
         stream = self.stream
         born = stream.lineage.born(stream.n_seen, 0, weight_of(tree))
         stream.counters.learnt_until = stream.n_seen
-        return Model(0, stream.n_seen, single(stream.settings, tree), (born,), sketch=stream.sketch, transform=stream.transform)
+        return Model(
+            0,
+            stream.n_seen,
+            single(stream.settings, tree),
+            (born,),
+            sketch=stream.sketch,
+            transform=stream.transform,
+        )
 
     # ---------------------------------------------------------------- publishing
 

@@ -65,7 +65,9 @@ class Savepoint(NamedTuple):
         """The state before an attempt."""
         contents = ShardContents.of(stream.shards)
         marks = stream.lineage.mark(), stream.level.mark()
-        return cls(replace(stream.counters), stream.model, stream.pending_refit, *marks, contents, stream.transform)
+        return cls(
+            replace(stream.counters), stream.model, stream.pending_refit, *marks, contents, stream.transform
+        )
 
     def restore(self, stream: Stream) -> None:
         """Undo what was done since."""

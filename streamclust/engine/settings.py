@@ -241,7 +241,7 @@ BY_NAME: dict[str, Check] = {
     "detail": lambda name, value: check_detail(value),
     "n_clusters": lambda name, value: check_n_clusters(value),
     "outliers": lambda name, value: a_share(name, value),
-    "transform": transforms,
+    "transforms": transforms,
 }
 """Checks of parameters whose types do not say what is allowed."""
 ALLOWED: dict[str, Check] = {name: check_of(name, parameter) for name, parameter in PARAMETERS.items()}

@@ -1,7 +1,7 @@
 """TransformSearch: decides, while a stream is young, which of its skewed features are transformed.
 
-It is decided when 128, 512 and 2,048 events have come, each time anew by the watched events in their own units. The last
-decision stays. What was learnt is carried over: as long as all events are watched, trees are built anew from them.
+It is decided when 128, 512 and 2,048 events have come, each time anew by the watched events in their own units. The
+last decision stays. What was learnt is carried over: as long as all events are watched, trees are built anew from them.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ class TransformSearch:
         """The transform that the watched events speak for."""
         stream, recent = self.stream, self.stream.shards.recent
         rows = stream.transform.back(recent.watched_rows())
+        if (gaps := recent.gaps()) is not None:
+            rows = np.where(gaps.missing, np.nan, rows)
         columns = stream.settings.columns
         numbers = [j for j in range(rows.shape[1]) if j >= len(columns) or columns[j] == NUMBER]
         return choose_transform(
@@ -90,4 +92,4 @@ class TransformSearch:
 
 def kish_weights(weight: Floats) -> Floats:
     """Weights that sum to the number of equal ones that they are worth."""
-    return weight * (weight.sum() / np.square(weight).sum())
+    return np.asarray(weight * (weight.sum() / np.square(weight).sum()))

@@ -53,8 +53,8 @@ class EngineTuning:
     # ---------------------------------------------------------------- transforms
 
     min_transform_events: int = 128
-    """Events at which it is first decided which features are transformed; then at 4 and 16 times as many. Fewer transform
-    sooner; more judge by more. Not distinguished."""
+    """Events at which it is first decided which features are transformed; then at 4 and 16 times as many. Fewer
+    transform sooner; more judge by more. Not distinguished."""
 
     # ---------------------------------------------------------------- drift
 

@@ -72,6 +72,11 @@ class Transform:
         """The knee of each of the first features."""
         return np.pad(self.knee, (0, max(0, n_features - len(self.knee))))[:n_features]
 
+    def reordered(self, columns: Ints) -> Self:
+        """Of the features in another order: the new column j is the old columns[j]; -1 for one that stays as it is."""
+        knee = np.append(self.knees(int(columns.max(initial=-1)) + 1), 0.0)
+        return type(self)(knee[columns])
+
     # ---------------------------------------------------------------- in
 
     def of(self, rows: Floats) -> Floats:
@@ -126,9 +131,7 @@ class Transform:
             each = np.repeat(rows.scatter[:, None] / rows.n_features, rows.n_features, axis=1)
             rows = Moments(rows.weight, rows.mean, each, "diagonal")
         slope = self._slope(rows)
-        scatter = rows.scatter * (
-            slope[:, :, None] * slope[:, None, :] if rows.kind == "full" else slope**2
-        )
+        scatter = rows.scatter * (slope[:, :, None] * slope[:, None, :] if rows.kind == "full" else slope**2)
         return Moments(rows.weight, self.back(rows.mean), scatter, rows.kind)
 
     def _slope(self, rows: Moments) -> Floats:

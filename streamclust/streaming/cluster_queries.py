@@ -109,18 +109,18 @@ class ClusterQueries(ThreadSafe):
         return self._pipeline.projection.sketch
 
     @property
-    def transforms(self) -> dict[Hashable, float]:
+    def knees(self) -> dict[Hashable, float]:
         """The features that are compared by their logarithm, and the knee of each: below it the transform is linear.
 
-        `tree` and `shards.tree` hold transformed values, asinh(x / knee); everything else is in the features' own units.
-        The mean of such a feature is a median, and its deviation half the distance between the values one deviation
-        below and above.
+        `tree` and `shards.tree` hold transformed values, asinh(x / knee); all else is in the features' own units. The
+        mean of such a feature is a median, and its deviation half the distance between the values one deviation below
+        and above.
 
         >>> from streamclust import StreamClusterer
         >>> rng, model = np.random.default_rng(0), StreamClusterer()
         >>> for slow in rng.integers(2, size=600):
         ...     model.learn_one({"latency": rng.lognormal(6.0 if slow else 1.0, 0.5)})
-        >>> list(model.transforms), [round(cluster.mean["latency"], -1) for cluster in model.clusters]
+        >>> list(model.knees), [round(cluster.mean["latency"], -1) for cluster in model.clusters]
         (['latency'], [400.0, 0.0])
         """
         with self._turn, self._lock:
@@ -405,9 +405,7 @@ class ClusterQueries(ThreadSafe):
             latest = (
                 self.latest()
                 if self.sketch is not None
-                else self._pipeline.engine.transform.back(
-                    self._pipeline.engine.shards.recent.watched_rows()
-                )
+                else self._pipeline.engine.transform.back(self._pipeline.engine.shards.recent.watched_rows())
             )
             components = self._expanded(self._pipeline.engine.queries.components())
         if features is not None and not set(features) <= set(names):

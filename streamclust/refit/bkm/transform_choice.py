@@ -72,6 +72,8 @@ def choose_transform(
     if not len(rows) or not candidates(rows, open_columns):
         return Transform(knee)
     chosen = sample_of(rows, weight)
+    if len(chosen) < TUNING.min_skewed_events:
+        return Transform(knee)
     rows, weight = rows[chosen], None if weight is None else weight[chosen]
     return by_evidence(family, rows, weight, Transform(knee), open_columns, evidence)
 
