@@ -37,7 +37,7 @@ def continuous_pairs(cell: Ints, points: Floats, n_cells: int) -> Bools:
     share = np.divide(
         squares, np.maximum(number, 1)[:, :, None] * usual, out=np.zeros_like(usual), where=varies
     )
-    return np.asarray((number > 0) & (share.max(axis=2) < TUNING.large_share))
+    return np.asarray((number > 0) & (share.max(axis=2) < TUNING.major_share))
 
 
 def sources(sequences: list[tuple[Ints, Floats]], n_cells: int) -> Ints:

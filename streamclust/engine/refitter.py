@@ -115,7 +115,7 @@ class Refitter:
             counters.last_challenge = weight_of(tree)
         whole = summary.rows is None
         strays = stream.shards.recent.strays.count
-        search_strays = whole and (settling or strays >= (1 + TUNING.large_share) * counters.strays_searched)
+        search_strays = whole and (settling or strays >= (1 + TUNING.major_share) * counters.strays_searched)
         if search_strays:
             counters.strays_searched = strays
         return RefitInput(
