@@ -12,6 +12,15 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from streamclust._kernels.types import Floats, Ints
+from streamclust.batch.missing_values import (
+    assigned,
+    check_values,
+    completed,
+    log_densities,
+    model_of,
+    probabilities,
+    redrawn,
+)
 from streamclust.batch.shaped import ShapedMixin, check_shape
 from streamclust.engine.settings import check_parameters
 from streamclust.families import FamilyLike, Mixture
@@ -20,6 +29,7 @@ from streamclust.families.mixed import mixed
 from streamclust.levels import NO_PAIRS, path_of
 from streamclust.moments import Moments
 from streamclust.parameters import (
+    GAUSSIANS,
     Categorical,
     Detail,
     MixtureName,
@@ -47,6 +57,7 @@ from streamclust.schema.frames import columns_by_name
 from streamclust.shapes import gaussian_components, heaviest_first
 from streamclust.sketch import Transform
 from streamclust.tree import SummaryTree
+from streamclust.utils.late import issparse
 
 
 def is_numbers(X: object) -> bool:
@@ -137,7 +148,7 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
     >>> BayesianKMeans(shape="ellipse").fit(points).n_clusters_ > 2
     True
 
-    Tables may have categories:
+    A missing value (NaN) is drawn from the clusters, and integrated out of predictions. Tables may have categories:
 
     >>> rng = np.random.default_rng(0)
     >>> table = [{"amount": rng.normal(loc), "channel": channel} for loc, channel in [(3, "web"), (4, "shop")] * 200]
@@ -178,7 +189,9 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.string = tags.input_tags.categorical = True
+        tags.input_tags.string = tags.input_tags.categorical = tags.input_tags.sparse = True
+        name = self.family if isinstance(self.family, str) else ""
+        tags.input_tags.allow_nan = name in (*GAUSSIANS, "mixed")
         return tags
 
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -190,12 +203,17 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
             del self.tree_
         if self.max_leaves is not None:
             return self._learn(points, weight)
+        whole = self._completed(points, weight)
         steps = point_steps(
-            self._kind, points, weight, self.seed, self.mixture, self.search, self.assign, self.prior
+            self._kind, whole, weight, self.seed, self.mixture, self.search, self.assign, self.prior
         )
         partition = self._run(steps)
-        self._publish(partition, partition.labels, points, weight)
-        counted = partition.family.log_base(points) + slope
+        gaps = np.isnan(points).any(axis=1)
+        labels = (
+            np.where(gaps, assigned(partition, points), partition.labels) if gaps.any() else partition.labels
+        )
+        self._publish(partition, labels, whole, weight)
+        counted = partition.family.log_base(whole) + slope
         self.free_energy_ -= float(counted @ (np.ones(len(points)) if weight is None else weight))
         return self
 
@@ -208,6 +226,24 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         points, weight = self._checked(X, sample_weight, reset=not hasattr(self, "tree_"))
         return self._learn(self.transform_.of(points), weight)
 
+    def _completed(self, points: Floats, weight: Floats | None) -> Floats:
+        """The points with missing values drawn: from the clusters known, if there are any."""
+        if not np.isnan(points).any():
+            return points
+        if not self._takes_gaps:
+            raise ValueError(
+                f"Input X contains NaN: missing values are for Gaussians, not for {self.family!r}"
+            )
+        if hasattr(self, "tree_") and hasattr(self, "partition_"):
+            check_values(np.isnan(points))
+            return redrawn(model_of(self.partition_), points, weight, self.seed + self.n_updates_)
+        return completed(self._kind, points, weight, self.seed)
+
+    @property
+    def _takes_gaps(self) -> bool:
+        """Whether missing values can be drawn."""
+        return family_named(self._kind).scatter != "none"
+
     def _learn(self, points: Floats, weight: Floats | None) -> Self:
         if self.assign == "tree":
             raise ValueError(
@@ -215,6 +251,7 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
                 "max_leaves and partial_fit, or max_leaves=None and fit"
             )
         kind = family_named(self._kind)
+        asked, points = points, self._completed(points, weight)
         known = hasattr(self, "tree_")
         if not known:
             leaves = 512 if self.max_leaves is None else self.max_leaves
@@ -233,7 +270,7 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         settings = (self.seed, self.mixture, self.search, self.prior)
         found = [self._run(bkm_steps(self._kind, self.tree_, start, *settings)) for start in starts]
         partition = min(found, key=lambda p: p.free_energy)
-        self._publish(partition, partition.assign(points), *self.tree_.sample())
+        self._publish(partition, assigned(partition, asked), *self.tree_.sample())
         return self
 
     def _checked(
@@ -273,7 +310,7 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
             return Transform.none()
         by_itself = by_itself and learns_prior(self._kind, self.mixture, self.prior, self.search)
         numbers = self._numbers(points.shape[1]) if by_itself else []
-        check_points(self._kind, points)
+        check_points(self._kind, np.nan_to_num(points, nan=0.0))
         return choose_transform(self._kind, points, weight, wishes, numbers)
 
     def _column_names(self, n: int) -> Sequence[Hashable]:
@@ -291,21 +328,31 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         if reset:
             self.encoding_ = self._encoding(X)
         if self.encoding_ is None:
-            return cast(Floats, validate_data(self, X, dtype=np.float64, reset=reset))
+            found = validate_data(
+                self,
+                X,
+                accept_sparse=True,
+                dtype=np.float64,
+                reset=reset,
+                ensure_all_finite="allow-nan",
+            )
+            return cast(Floats, found.toarray() if issparse(found) else found)
         columns = columns_by_name(X)
         if columns is None:
             raise ValueError(
                 "the model was fitted to a table with categories; give it a frame or a list of mappings"
             )
         rows = self.encoding_.rows(columns)
-        return cast(Floats, validate_data(self, rows, dtype=np.float64, reset=reset))
+        return cast(
+            Floats, validate_data(self, rows, dtype=np.float64, reset=reset, ensure_all_finite="allow-nan")
+        )
 
     def _encoding(self, X: ArrayLike) -> Encoding | None:
         """The encoding of a table with categories; None if there are none."""
         asked = str(self.family) == "mixed"
         if not asked and (self.family != "gaussian" or self.categorical is False):
             return None
-        columns = columns_by_name(X)
+        columns = None if issparse(X) else columns_by_name(X)
         if columns is None or not columns:  # scikit-learn says what is wrong with it
             return None
         # shapes are joined of Gaussians alone
@@ -418,23 +465,23 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
     def _asked(self, X: ArrayLike) -> Floats:
         check_is_fitted(self, "partition_")
         points = self.transform_.of(self._read(X, reset=False))
-        self.partition_.family.check(points)
+        self.partition_.family.check(np.where(np.isnan(points), 0.0, points) if self._takes_gaps else points)
         return points
 
     def predict(self, X: ArrayLike) -> Ints:
         """The cluster of least labelling cost (20) for each point."""
         points = self._asked(X)
-        return np.asarray(self.component_labels_[self.partition_.assign(points)])
+        return np.asarray(self.component_labels_[assigned(self.partition_, points)])
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """p(cluster | x), from posterior predictives and the shares of components, added up over each cluster's."""
         points = self._asked(X)
-        return self._summed(self.partition_.probability(points))
+        return self._summed(probabilities(self.partition_, points))
 
     def score_samples(self, X: ArrayLike) -> Floats:
         """log p(x | all that was learnt) of each point: low for a novelty."""
         points = self._asked(X)
-        return self.partition_.log_predictive(points) + self.transform_.log_slope(
+        return log_densities(self.partition_, points) + self.transform_.log_slope(
             self.transform_.back(points)
         )
 

@@ -34,6 +34,7 @@ from streamclust.parameters import (
 from streamclust.refit.bkm.fit import check_points
 from streamclust.schema.frames import warn_left_out, without_text
 from streamclust.tree.rows import check_rows
+from streamclust.utils.late import issparse
 
 OUTLIER = -1
 """Label of a point that is more novel than nearly all."""
@@ -43,7 +44,7 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
     """The streaming engine, scikit-learn style: `partial_fit` learns, refits come by themselves.
 
     Columns of a frame that are text or dates are left out, with a warning that names them. Missing values (NaN) are
-    drawn from the clusters, as in `StreamClusterer`.
+    drawn from the clusters, as in `StreamClusterer`. A sparse table counts as a dense one.
 
     Labels are ids: they last from refit to refit, and one that has gone does not come back.
 
@@ -199,12 +200,15 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
 
     def _validated(self, X: ArrayLike, reset: bool) -> Floats:
         """Rows of numbers, NaN where one is missing."""
-        points: Floats = validate_data(self, X, dtype=np.float64, reset=reset, ensure_all_finite="allow-nan")
+        found = validate_data(
+            self, X, accept_sparse=True, dtype=np.float64, reset=reset, ensure_all_finite="allow-nan"
+        )
+        points: Floats = found.toarray() if issparse(found) else found
         return points
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
+        tags.input_tags.allow_nan = tags.input_tags.sparse = True
         return tags
 
     def _start(self, points: Floats, drift: DriftChoice) -> None:
