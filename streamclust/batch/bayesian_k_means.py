@@ -230,10 +230,6 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         """The points with missing values drawn: from the clusters known, if there are any."""
         if not np.isnan(points).any():
             return points
-        if not self._takes_gaps:
-            raise ValueError(
-                f"Input X contains NaN: missing values are for Gaussians, not for {self.family!r}"
-            )
         if hasattr(self, "tree_") and hasattr(self, "partition_"):
             check_values(np.isnan(points))
             return redrawn(model_of(self.partition_), points, weight, self.seed + self.n_updates_)
@@ -314,7 +310,7 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         return choose_transform(self._kind, points, weight, wishes, numbers)
 
     def _column_names(self, n: int) -> Sequence[Hashable]:
-        """What the columns of numbers are called; others have no name."""
+        """Names of the columns that are numbers; None for the others."""
         if self.encoding_ is not None:
             return [*self.encoding_.numbers, *(None for _ in range(n - len(self.encoding_.numbers)))]
         return list(getattr(self, "feature_names_in_", range(n)))
@@ -328,24 +324,21 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         if reset:
             self.encoding_ = self._encoding(X)
         if self.encoding_ is None:
-            found = validate_data(
-                self,
-                X,
-                accept_sparse=True,
-                dtype=np.float64,
-                reset=reset,
-                ensure_all_finite="allow-nan",
-            )
-            return cast(Floats, found.toarray() if issparse(found) else found)
+            return self._validated(X, reset)
         columns = columns_by_name(X)
         if columns is None:
             raise ValueError(
                 "the model was fitted to a table with categories; give it a frame or a list of mappings"
             )
-        rows = self.encoding_.rows(columns)
-        return cast(
-            Floats, validate_data(self, rows, dtype=np.float64, reset=reset, ensure_all_finite="allow-nan")
+        return self._validated(self.encoding_.rows(columns), reset)
+
+    def _validated(self, X: ArrayLike, reset: bool) -> Floats:
+        """Rows of numbers, NaN where one is missing; of families of counts none may be."""
+        finite = "allow-nan" if self._takes_gaps else True
+        found = validate_data(
+            self, X, accept_sparse=True, dtype=np.float64, reset=reset, ensure_all_finite=finite
         )
+        return cast(Floats, found.toarray() if issparse(found) else found)
 
     def _encoding(self, X: ArrayLike) -> Encoding | None:
         """The encoding of a table with categories; None if there are none."""
@@ -465,7 +458,8 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
     def _asked(self, X: ArrayLike) -> Floats:
         check_is_fitted(self, "partition_")
         points = self.transform_.of(self._read(X, reset=False))
-        self.partition_.family.check(np.where(np.isnan(points), 0.0, points) if self._takes_gaps else points)
+        known = np.where(np.isnan(points), 0.0, points) if self._takes_gaps else points
+        self.partition_.family.check(known)
         return points
 
     def predict(self, X: ArrayLike) -> Ints:
