@@ -13,7 +13,7 @@ pytestmark = pytest.mark.compiled  # the engine's own tests and laws run interpr
 
 
 SPARSE_FAILURES = {
-    f"check_estimator_sparse_{kind}": "the check asks what has predict_proba for classifier_tags, and clusterers have none"
+    f"check_estimator_sparse_{kind}": "the check asks whatever has predict_proba for its classifier_tags"
     for kind in ("array", "matrix")
 }
 
