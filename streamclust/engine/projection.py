@@ -145,6 +145,8 @@ class Projection:
             return self.engine.until_change(self.sketch.project(self._matrix(rows)))
         complete = dense(rows)
         width = self.engine.n_features
+        if isinstance(complete, np.ndarray) and not self.zeros:
+            complete = self.engine.transformed(complete)
         if self.zeros or isinstance(complete, list):
             return self.engine.until_change(zero_filled(complete, max(width, int(widths(complete)[-1]))))
         return self.engine.until_change(self.engine.without_absent(with_width(complete, width)))
@@ -178,8 +180,24 @@ class Projection:
             if done == rows.shape[0]:
                 return
             rows, w, t = rows[done:], w[done:], t[done:]  # too few features for a sketch
-        for block in completed(self.engine, dense(rows), w, t, shard, self.zeros, complete):
-            self.engine.learn_checked(*block)
+        whole = dense(rows)
+        if isinstance(whole, list) or self.zeros:
+            for block in completed(self.engine, whole, w, t, shard, self.zeros, complete):
+                self.engine.learn_checked(*block)
+            return
+        for run in self._runs_of_transform(len(whole)):
+            part = self.engine.transformed(whole[run])
+            for block in completed(self.engine, part, w[run], t[run], shard, False, complete):
+                self.engine.learn_checked(*block)
+
+    def _runs_of_transform(self, n: int) -> Iterator[slice]:
+        """Slices of the next n events during which no feature is transformed otherwise; learn each before the next."""
+        done = 0
+        while done < n:
+            self.engine.do_due()  # steps left over from an interrupted call
+            end = min(n, done + max(1, self.engine.transforms.due - self.engine.n_seen))
+            yield slice(done, end)
+            done = end
 
     def _wait_for_values(self, rows: Rows | list[Row], w: Floats, t: Floats, shard: Hashable) -> int:
         """Let events wait until the values that the first of them lacks have come in others; how many."""

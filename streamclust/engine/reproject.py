@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from streamclust.engine.model import Model
 from streamclust.engine.results import NOWHERE, Result, having
 from streamclust.engine.stream import Stream
 from streamclust.moments import Moments
 from streamclust.refit.bkm.fit import scored
 from streamclust.refit.partition import Partition
-from streamclust.sketch import CoordinateMap, Sketch
+from streamclust.sketch import CoordinateMap, Sketch, Transform, TransformChange
 from streamclust.tree import SummaryTree
 
 
@@ -24,12 +26,36 @@ def reproject(stream: Stream, sketch: Sketch) -> None:
         stream.model = reprojected_model(stream, stream.model, change)
 
 
-def reprojected_model(stream: Stream, model: Model, change: CoordinateMap) -> Model:
+def retransform(stream: Stream, transform: Transform) -> None:
+    """Map everything that a stream has learnt to the coordinates of another transform."""
+    change = TransformChange(stream.transform, transform, stream.shards.capacity)
+    before, weight = stream.shards.recent.watched_rows(), stream.shards.recent.watched_weights()
+    stream.shards.retransform(change)
+    stream.transform = transform
+    model = stream.model
+    if model is not None:
+        found = reprojected_model(stream, model, change)
+        groups = Moments.rows_of_points(change.points(before), weight).to_groups(
+            model.rows[model.nearest(before).component], model.result.n_clusters, found.result.clusters.kind
+        )
+        stream.model = found.changed(result=having(found.result, better(groups, found.result.clusters)))
+
+
+def better(groups: Moments, mapped: Moments) -> Moments:
+    """Clusters by their events, of mapped weights; those with too few for a covariance as they were mapped."""
+    full = groups.weight > groups.n_features + 1
+    scaled = groups.scale(np.where(full, mapped.weight / np.where(full, groups.weight, 1.0), 1.0))
+    return Moments.stack([scaled, mapped])[np.where(full, 0, len(mapped)) + np.arange(len(mapped))]
+
+
+def reprojected_model(stream: Stream, model: Model, change: CoordinateMap | TransformChange) -> Model:
     """The model with its clusters mapped, under the prior of all events until a refit has learnt its own."""
     tree = stream.shards.merged_tree()
     result = reprojected_result(stream, model.result, change.moments(model.result.clusters), tree)
     running = None if model.running is None else change.moments(model.running)
-    return model.changed(result=result, running=running, sketch=stream.sketch)
+    return model.changed(
+        result=result, running=running, sketch=stream.sketch, transform=stream.transform, kept_path=None
+    )
 
 
 def reprojected_result(stream: Stream, result: Result, clusters: Moments, tree: SummaryTree) -> Result:

@@ -50,6 +50,12 @@ class EngineTuning:
     (about 1 for independent sources). The last is decided by `benchmarks/dependent.py`, with its neighbours not
     tried."""
 
+    # ---------------------------------------------------------------- transforms
+
+    min_transform_events: int = 128
+    """Events at which it is first decided which features are transformed; then at 4 and 16 times as many. Fewer
+    transform sooner; more judge by more. Not distinguished."""
+
     # ---------------------------------------------------------------- drift
 
     change_p_value: float = 1e-9

@@ -125,6 +125,7 @@ class Answers(FixedParameters, Predictions, ClusterQueries):
                     last_refusal=self._pipeline.refusals.latest,
                     n_shards=len(self._pipeline.engine.shards),
                     categories=categories_of(self._pipeline.schema),
+                    transformed=frozenset(self._pipeline.engine.transform.columns.tolist()),
                 )
             )
 
