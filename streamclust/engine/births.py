@@ -76,7 +76,7 @@ class Births:
         return len(born) > 0
 
     def _apart(self, outsiders: Floats) -> Floats:
-        """Those of some events outside all clusters that are not of a source that has wandered there from the nearest.
+        """Events outside all clusters, without those of a source that has wandered there from the nearest cluster.
 
         Clusters learn those at looks: they are no reason for a refit.
         """

@@ -140,8 +140,8 @@ class EngineTuning:
     """Share of the present's events below which a cluster is retired; chance brings it about once in a million. Larger
     retires rare clusters. Not distinguished."""
     presence_events: int = 16
-    """Events that tell whether a cluster is there. If a retired one has so many of the present's, it is active again;
-    if an absent one's share must let expect so many watched ones, it is gone: chance brings none once in ten million.
+    """Events that tell whether a cluster is there. A retired one with that many in the present is active again; one
+    without any is gone once its share lets expect that many watched events: chance brings none once in ten million.
     Fewer retire clusters by chance and let noise resume them, more keep dead ones for longer. Decided by clusters that
     are replaced (docs/measured.md): gone within two looks."""
     min_fresh_share: float = 1 / 32
