@@ -1,8 +1,9 @@
 """Which features of a table are transformed: those whose clusters are much likelier to be normal by their logarithm.
 
-A feature is a candidate if it has no negative value and its positive values span more than a decade. A marginal that has several
-peaks or bounds looks skewed, too; so the features are judged together, by the free energy of the clusters that a search
-finds with and without the transform, in the features' own units (with the transform's slope at each event).
+A feature is a candidate if it has no negative value and its positive values span more than a decade. A marginal that
+has several peaks or bounds looks skewed, too; so the features are judged together, by the free energy of the clusters
+that a search finds with and without the transform, in the features' own units (with the transform's slope at each
+event).
 """
 
 from __future__ import annotations
