@@ -237,8 +237,8 @@ PARAMETERS: dict[str, Parameter] = {
         Transforms,
         "auto",
         'Skewed features that are compared by their logarithm: "auto" (features without negative values that span '
-        'decades, where the clusters are much likelier so), "none", or a mapping of features to "log", "none" or the '
-        "value (knee) below which the transform is linear.",
+        'more than a decade, where the clusters are much likelier so), "none", or a mapping of features to "log", '
+        '"none" or the value (knee) below which the transform is linear.',
         'A feature\'s knee is the value that a tenth of its values are smaller than. "auto" decides when 128, 512 and '
         "2,048 events have come, and when `settle` is called before; then transforms stay. Features are reported in "
         "their own units: the mean of one that is transformed is a median.",

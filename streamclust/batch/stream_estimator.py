@@ -106,11 +106,11 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         for embeddings and texts. "unit" divides every event by its length first, however many features it has; an event
         of zeros is refused.
     transforms
-        Skewed features that are compared by their logarithm: "auto" (features without negative values that span
-        decades, where the clusters are much likelier so), "none", or a mapping of features to "log", "none" or the
-        value (knee) below which the transform is linear. A feature's knee is the value that a tenth of its values are
-        smaller than. "auto" decides when 128, 512 and 2,048 events have come, and when `settle` is called before; then
-        transforms stay. Features are reported in their own units: the mean of one that is transformed is a median.
+        Skewed features that are compared by their logarithm: "auto" (features without negative values that span more
+        than a decade, where the clusters are much likelier so), "none", or a mapping of features to "log", "none" or
+        the value (knee) below which the transform is linear. A feature's knee is the value that a tenth of its values
+        are smaller than. "auto" decides when 128, 512 and 2,048 events have come, and when `settle` is called before;
+        then transforms stay. Features are reported in their own units: the mean of one that is transformed is a median.
     outliers
         Events that are more novel than all but this share of recent events are outside every cluster, and have the id
         -1; by default every event has a cluster. `predict_one` of a stream returns None for them. It may be changed at

@@ -148,11 +148,11 @@ class StreamClusterer(Answers, base.Clusterer):  # type: ignore[misc]  # predict
     max_categories
         Number of values of a category that are told apart; later ones count as one.
     transforms
-        Skewed features that are compared by their logarithm: "auto" (features without negative values that span
-        decades, where the clusters are much likelier so), "none", or a mapping of features to "log", "none" or the
-        value (knee) below which the transform is linear. A feature's knee is the value that a tenth of its values are
-        smaller than. "auto" decides when 128, 512 and 2,048 events have come, and when `settle` is called before; then
-        transforms stay. Features are reported in their own units: the mean of one that is transformed is a median.
+        Skewed features that are compared by their logarithm: "auto" (features without negative values that span more
+        than a decade, where the clusters are much likelier so), "none", or a mapping of features to "log", "none" or
+        the value (knee) below which the transform is linear. A feature's knee is the value that a tenth of its values
+        are smaller than. "auto" decides when 128, 512 and 2,048 events have come, and when `settle` is called before;
+        then transforms stay. Features are reported in their own units: the mean of one that is transformed is a median.
     outliers
         Events that are more novel than all but this share of recent events are outside every cluster, and have the id
         -1; by default every event has a cluster. `predict_one` of a stream returns None for them. It may be changed at
