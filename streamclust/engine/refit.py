@@ -11,10 +11,12 @@ from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine.continuity import sources
 from streamclust.engine.dependence import RecentSequence
 from streamclust.engine.dp_means import refit_dp_means
+from streamclust.engine.event_evidence import event_evidence
 from streamclust.engine.fixed_components import FixedComponents
 from streamclust.engine.imputation import Gaps, supported
 from streamclust.engine.joining import joined_components
 from streamclust.engine.leaf_shares import WithStrays
+from streamclust.engine.model import Model
 from streamclust.engine.rare_clusters import by_itself, keeping_rare, owners, with_rare
 from streamclust.engine.refit_input import Found, RefitInput
 from streamclust.engine.results import (
@@ -31,6 +33,7 @@ from streamclust.engine.tuning import TUNING
 from streamclust.lineage import majority
 from streamclust.moments import Moments
 from streamclust.refit.bkm.fit import refit_bkm
+from streamclust.refit.bkm.inputs import effective_size
 from streamclust.refit.chunky_em.fit import refit_mixture
 from streamclust.refit.chunky_em.mixture import Mixture
 from streamclust.refit.partition import Partition
@@ -54,10 +57,12 @@ def find(given: RefitInput) -> Found:
         start = with_rare(
             settings, start, given.events.strays[given.old.large.outside(given.events.strays)], given.number
         )
-    best = fit_dependent(given, tree, start if given.mode.fresh else with_prior(start, given.old.result))
+    best, n_own = fit_dependent(
+        given, tree, start if given.mode.fresh else with_prior(start, given.old.result)
+    )
     if isinstance(tree, WithStrays) and settings.refit == "bkm" and not given.mode.drifted:
         best = keeping_rare(settings, best, start, *tree.outside())
-    if given.tree.n_independent < best.n_clusters * (tree.n_features + 1):
+    if n_own < best.n_clusters * (tree.n_features + 1):
         best = with_whole_ways(best, given.events.sequence)
     if given.mode.drifted:
         best = keeping(best, fed(best, given.events.watched))
@@ -237,22 +242,45 @@ def with_prior(start: Moments, old: Result) -> Moments | Partition:
     return start
 
 
-def fit_dependent(given: RefitInput, tree: SummaryTree | WithStrays, start: Moments | Partition) -> Result:
-    """Refit with as much evidence as the events have under the clusters that are found.
+def fit_dependent(
+    given: RefitInput, tree: SummaryTree | WithStrays, start: Moments | Partition
+) -> tuple[Result, float]:
+    """Refit with as much evidence as the events have under the clusters that are found; how many are independent.
 
     How far events depend on each other shows within clusters. The old ones tell nothing of events that came since at
     other places, so the refit is repeated while those found show that the evidence was less than half of what it took.
     """
-    evidence = given.events.sequence.evidence(given.old)
+    evidence = evidence_under(given.old, given, tree)
     for _ in range(TUNING.max_rounds):
-        given.tree.n_independent = n_independent(evidence, given.events.n_events, tree.n_features)
+        n_own = n_independent(evidence.sequence, given.events.n_events, tree.n_features)
+        given.tree.n_independent = n_own
+        if evidence.event < 1.0:
+            given.tree.n_independent = min(n_own, evidence.event * effective_size(tree, tree.sample()[1]))
         best = fit(given.settings, tree, start, given.number, given.mode.cold)
         check_finite(best.clusters)
-        found = given.events.sequence.evidence(by_itself(best))
-        if found > evidence / 2:
+        found = evidence_under(by_itself(best), given, tree)
+        if found.sequence > evidence.sequence / 2 and found.event > evidence.event / 2:
             break
         evidence = found
-    return best
+    return best, n_own
+
+
+class Evidence(NamedTuple):
+    """Evidence of events, as a share of what independent events of the model have."""
+
+    sequence: float
+    """Less than 1 if events depend on those before."""
+    event: float
+    """Less than 1 if the coordinates of an event depend on each other."""
+
+
+def evidence_under(model: Model, given: RefitInput, tree: SummaryTree | WithStrays) -> Evidence:
+    """Evidence of the events of a refit, as a model sees them."""
+    sketch = given.old.sketch
+    independent = sketch is not None and sketch.independent
+    return Evidence(
+        given.events.sequence.evidence(model), event_evidence(model, *tree.sample()) if independent else 1.0
+    )
 
 
 def n_independent(evidence: float, n_events: float, n_features: int) -> float:
