@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -16,7 +17,6 @@ from streamclust.engine.fixed_components import FixedComponents
 from streamclust.engine.imputation import Gaps, supported
 from streamclust.engine.joining import joined_components
 from streamclust.engine.leaf_shares import WithStrays
-from streamclust.engine.model import Model
 from streamclust.engine.rare_clusters import by_itself, keeping_rare, owners, with_rare
 from streamclust.engine.refit_input import Found, RefitInput
 from streamclust.engine.results import (
@@ -24,6 +24,7 @@ from streamclust.engine.results import (
     Result,
     check_finite,
     chosen,
+    event_evidence_of,
     having,
     joined,
     weighing,
@@ -250,37 +251,24 @@ def fit_dependent(
     How far events depend on each other shows within clusters. The old ones tell nothing of events that came since at
     other places, so the refit is repeated while those found show that the evidence was less than half of what it took.
     """
-    evidence = evidence_under(given.old, given, tree)
+    sequence, event = given.events.sequence.evidence(given.old), event_evidence_of(given.old.result)
     for _ in range(TUNING.max_rounds):
-        n_own = n_independent(evidence.sequence, given.events.n_events, tree.n_features)
+        n_own = n_independent(sequence, given.events.n_events, tree.n_features)
         given.tree.n_independent = n_own
-        if evidence.event < 1.0:
-            given.tree.n_independent = min(n_own, evidence.event * effective_size(tree, tree.sample()[1]))
+        if event < 1.0:
+            given.tree.n_independent = min(n_own, event * effective_size(tree, tree.sample()[1]))
         best = fit(given.settings, tree, start, given.number, given.mode.cold)
         check_finite(best.clusters)
-        found = evidence_under(by_itself(best), given, tree)
-        if found.sequence > evidence.sequence / 2 and found.event > evidence.event / 2:
+        before = sequence, event
+        sequence = given.events.sequence.evidence(by_itself(best))
+        if given.is_independent and isinstance(best, Partition):
+            found = event_evidence(by_itself(best), *tree.sample())
+            # More evidence finds more clusters, under which there is less of it: what fits lies between the two.
+            event = math.sqrt(found * event)
+            best = replace(best, event_evidence=event)
+        if sequence > before[0] / 2 and event > before[1] / 2:
             break
-        evidence = found
     return best, n_own
-
-
-class Evidence(NamedTuple):
-    """Evidence of events, as a share of what independent events of the model have."""
-
-    sequence: float
-    """Less than 1 if events depend on those before."""
-    event: float
-    """Less than 1 if the coordinates of an event depend on each other."""
-
-
-def evidence_under(model: Model, given: RefitInput, tree: SummaryTree | WithStrays) -> Evidence:
-    """Evidence of the events of a refit, as a model sees them."""
-    sketch = given.old.sketch
-    independent = sketch is not None and sketch.independent
-    return Evidence(
-        given.events.sequence.evidence(model), event_evidence(model, *tree.sample()) if independent else 1.0
-    )
 
 
 def n_independent(evidence: float, n_events: float, n_features: int) -> float:

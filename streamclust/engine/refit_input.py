@@ -71,6 +71,11 @@ class RefitInput:
     events: RefitEvents
     mode: SearchMode
 
+    @property
+    def is_independent(self) -> bool:
+        """Whether clusters have independent coordinates of a sketch."""
+        return self.old.sketch is not None and self.old.sketch.independent
+
 
 @dataclass(frozen=True, eq=False)
 class Found:

@@ -48,9 +48,17 @@ def large_rows(weight: Floats) -> Ints:
 
 
 @lru_cache(maxsize=64)
-def reach(n_features: int) -> float:
-    """Half the squared Mahalanobis distance, a chi-squared, within which a Gaussian has `inside_mass` of its mass."""
-    return float(gammaincinv(n_features / 2, TUNING.inside_mass))
+def reach(n_features: int, evidence: float = 1.0) -> float:
+    """Half the squared Mahalanobis distance, a chi-squared, within which a Gaussian has `inside_mass` of its mass.
+
+    Of events that count `evidence` it is that of a chi-squared whose variance is 1 / evidence times as large.
+    """
+    return float(gammaincinv(evidence * n_features / 2, TUNING.inside_mass) / evidence)
+
+
+def event_evidence_of(result: Result) -> float:
+    """Evidence of an event, less than 1 if its coordinates depend on each other."""
+    return result.event_evidence if isinstance(result, Partition) else 1.0
 
 
 def cost_form(result: Result) -> CostForm:

@@ -61,9 +61,7 @@ class Sketch:
         check_sketch(sketch)
         for name in ("unit", "independent"):
             if not isinstance(getattr(sketch, name), bool):
-                raise ValueError(
-                    f"not a sketch: {name} must be true or false, got {getattr(sketch, name)!r}"
-                )
+                raise ValueError(f"not a sketch: {name} must be true or false, got {getattr(sketch, name)!r}")
         return sketch
 
     @property

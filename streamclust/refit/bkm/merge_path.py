@@ -195,7 +195,8 @@ def nearest_seed(problem: Problem, x: Floats, n_clusters: int, rng: np.random.Ge
         for _ in range(TUNING.point_iterations):  # else most of these few rows' clusters would end at once
             _, labels = np.unique(labels, return_inverse=True)
             k = int(labels.max()) + 1
-            labels = nearest_centre(x, Moments.rows_of_points(x, problem.rows.weight).to_groups(labels, k, kind="none").mean)
+            means = Moments.rows_of_points(x, problem.rows.weight).to_groups(labels, k, kind="none").mean
+            labels = nearest_centre(x, means)
     return labels
 
 

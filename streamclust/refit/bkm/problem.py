@@ -157,7 +157,9 @@ class Problem:
         if isinstance(posterior, NormalGammas) and self.rows.kind in ("none", "diagonal"):
             precision = posterior.eta[:, None] / posterior.B / 2
             constant = posterior.constant - mixing
-            if (product_cost := self._by_products(posterior.mean, precision, precision, constant)) is not None:
+            if (
+                product_cost := self._by_products(posterior.mean, precision, precision, constant)
+            ) is not None:
                 return product_cost
         cost = self.family.labelling_cost(posterior, self.rows)
         return np.ascontiguousarray(row_cost(self.rows.weight, -mixing, cost).T)
