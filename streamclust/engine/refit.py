@@ -31,6 +31,7 @@ from streamclust.engine.results import (
 )
 from streamclust.engine.settings import COVARIANCE, EngineSettings
 from streamclust.engine.tuning import TUNING
+from streamclust.families import FamilyLike
 from streamclust.lineage import majority
 from streamclust.moments import Moments
 from streamclust.refit.bkm.fit import refit_bkm
@@ -257,7 +258,7 @@ def fit_dependent(
         given.tree.n_independent = n_own
         if event < 1.0:
             given.tree.n_independent = min(n_own, event * effective_size(tree, tree.sample()[1]))
-        best = fit(given.settings, tree, start, given.number, given.mode.cold)
+        best = fit(given.settings, tree, start, given.number, given.mode.cold, given.family)
         check_finite(best.clusters)
         before = sequence, event
         sequence = given.events.sequence.evidence(by_itself(best))
@@ -292,12 +293,13 @@ def fit(
     start: Moments | Partition,
     number: int,
     cold: bool,
+    family: FamilyLike,
 ) -> Result:
     """One refit, challenged by one from nothing if `cold`; the same seed and number give the same clusters."""
     rng = np.random.default_rng([settings.seed, number])
     if settings.refit == "bkm":
         margin = TUNING.margin_nats if cold else None
-        return refit_bkm(settings.family, tree, start, rng, settings.mixture, "quick", challenge=margin)
+        return refit_bkm(family, tree, start, rng, settings.mixture, "quick", challenge=margin)
     best = fit_other(settings, tree, start, rng)
     if cold:
         challenger = fit_other(settings, tree, None, np.random.default_rng([settings.seed, number]))

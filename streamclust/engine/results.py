@@ -10,7 +10,15 @@ import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
 from streamclust.engine.tuning import TUNING
-from streamclust.families import FAMILIES, MIXTURES, AnyFamily, FamilyClass, FlatGaussian, Multinomial
+from streamclust.families import (
+    FAMILIES,
+    MIXTURES,
+    AnyFamily,
+    FamilyClass,
+    FlatGaussian,
+    Multinomial,
+    TiedGaussian,
+)
 from streamclust.families.cost_form import CostForm, Quadratic
 from streamclust.families.gaussian import Gaussian, GaussianParameters
 from streamclust.families.linalg import cholesky, log_determinant, whitener
@@ -25,7 +33,9 @@ from streamclust.utils.state import Arrays, State, fields_state, from_fields, pr
 
 Result = Partition | Mixture
 NOWHERE: Ints = np.zeros(0, dtype=np.int64)
-PRIORS: dict[str, FamilyClass] = {kind.__name__: kind for kind in (*FAMILIES.values(), FlatGaussian)}
+PRIORS: dict[str, FamilyClass] = {
+    kind.__name__: kind for kind in (*FAMILIES.values(), FlatGaussian, TiedGaussian)
+}
 """Every family class that a partition may hold, by name."""
 
 
