@@ -42,12 +42,16 @@ class TiedLearner(PriorLearner):
         return TiedGaussian(xi0, self.m0, TIED_EVENTS, TIED_EVENTS * S, blur=self.blur)
 
     def _candidates(self, family: AnyGaussian, clusters: Moments) -> Iterator[AnyGaussian]:
-        """θ after one round: S is the mean square of events about the means, which shrink to m0."""
+        """θ after one round: S is that of least loss, about the mean square of events about the means.
+
+        It solves (n - s) S + s S²/V = Q, for squares Q, n events, and a prior of s events of variance V.
+        """
         assert isinstance(family, TiedGaussian)
         k, d = clusters.mean.shape
         spread = self._expected(family, clusters).spread
         xi0 = min(MAX_XI, k * d / max(spread, d * k * np.finfo(float).tiny))
         squares = (family.posterior(clusters).B - family.B0).sum(axis=0)
-        S = (squares + self.strength * self.variance) / (float(clusters.weight.sum()) + self.strength)
+        half = float(clusters.weight.sum()) - self.strength
+        S = 2 * squares / (half + np.sqrt(half**2 + 4 * self.strength * squares / self.variance))
         if self._is_regular(S):
             yield self.family(xi0, TIED_EVENTS, S)

@@ -154,7 +154,8 @@ class Problem:
             if self.rows.kind == "full":
                 return self._costs_of_leaves(posterior.mean, W, half_eta, constant)
             return quadratic_costs(self.columns, self.rows.weight, posterior.mean, W, half_eta, constant)
-        if isinstance(posterior, NormalGammas) and self.rows.kind in ("none", "diagonal"):
+        many = len(self.rows) >= TUNING.few_rows  # of fewer, sums are as fast as preparing products
+        if isinstance(posterior, NormalGammas) and self.rows.kind in ("none", "diagonal") and many:
             precision = posterior.eta[:, None] / posterior.B / 2
             constant = posterior.constant - mixing
             if (
