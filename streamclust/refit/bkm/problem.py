@@ -73,7 +73,7 @@ class Problem:
     def _triangle(self) -> tuple[Ints, Ints]:
         """Places of a scatter that are read: a matrix's upper half or, of independent features, its diagonal."""
         d = self.rows.n_features
-        return np.diag_indices(d) if self.family.scatter == "diagonal" else np.triu_indices(d)
+        return (np.arange(d), np.arange(d)) if self.family.scatter == "diagonal" else np.triu_indices(d)
 
     @cached_property
     def _lifted(self) -> tuple[Floats, Floats, float]:
