@@ -127,8 +127,8 @@ PARAMETERS: dict[str, Parameter] = {
     ),
     "detail": Parameter(
         Detail,
-        "fine",
-        'How fine the clusters shown are: "fine" (all that refits can tell apart), "auto" (the level that stands out), '
+        "auto",
+        'How fine the clusters shown are: "auto" (the level that stands out), "fine" (all that refits can tell apart), '
         '"coarse" (the next coarser level that stands out) or a number of events that tell two clusters apart.',
         "Refits find the finest clusters; a path of merges leads from them to one, and any level of it can be shown. "
         "It may be changed at any time, and takes effect at once.",

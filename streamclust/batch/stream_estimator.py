@@ -79,7 +79,7 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         Whether each component that is found is a cluster ("ellipse"), or Gaussians that are pieces of one shape, a
         ring, say, are joined into one ("any"); by default "any" for Gaussians and refit="bkm", else "ellipse".
     detail
-        How fine the clusters shown are: "fine" (all that refits can tell apart), "auto" (the level that stands out),
+        How fine the clusters shown are: "auto" (the level that stands out), "fine" (all that refits can tell apart),
         "coarse" (the next coarser level that stands out) or a number of events that tell two clusters apart. Refits
         find the finest clusters; a path of merges leads from them to one, and any level of it can be shown. It may be
         changed at any time, and takes effect at once.
@@ -128,7 +128,7 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         drift: DriftChoice = "follow",
         birth_penalty: float | None = None,
         shape: ShapeName | None = None,
-        detail: Detail = "fine",
+        detail: Detail = "auto",
         n_clusters: NumberOfClusters = None,
         background: bool = True,
         on_event: Callable[[Change], object] | None = None,

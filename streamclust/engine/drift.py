@@ -19,6 +19,7 @@ from streamclust._kernels.types import Floats
 from streamclust.engine.dependence import BlockCurve
 from streamclust.engine.model import Model, Seen
 from streamclust.engine.shards import Shards
+from streamclust.engine.stream import Counters
 from streamclust.engine.tuning import TUNING
 from streamclust.utils.late import chdtrc, fdtrc
 
@@ -69,7 +70,7 @@ def fit(newest: Floats, evidence: float = 1.0) -> float:
     return float(p_values(fit_statistics(newest, TUNING.min_sample)[None], d, evidence)[0])
 
 
-def look(shards: Shards, model: Model, n_seen: int, begin: int, moving: bool, tolerated: float) -> Findings:
+def look(shards: Shards, model: Model, counters: Counters) -> Findings:
     """Compare windows of the newest events with those before them, and the shortest with the model.
 
     Windows of all events in a row are only tried where the shortest does not fit, or means are moving already.
@@ -78,18 +79,21 @@ def look(shards: Shards, model: Model, n_seen: int, begin: int, moving: bool, to
     newest = block_sums(*model.see(rows), weight, len(model.rows) + 1, TUNING.look_sample_events)
     fits = True
     if len(newest):
-        if not (moving or model.moved):  # at most looks nothing has moved: that shows without p-values
+        if not (
+            counters.moving or model.moved
+        ):  # at most looks nothing has moved: that shows without p-values
             blocks = shards.recent.sums_by(model.published, TUNING.look_sample_events)
-            if at_rest(newest[0], blocks, tolerated, TUNING.min_sample):
+            if at_rest(newest[0], blocks, counters.tolerated, TUNING.min_sample):
                 return Findings(fits=True)
         outside = newest[0, -1, 0] / max(newest[0, :, 0].sum(), 1e-300)
-        fits = bool(outside <= tolerated and fit(newest[0], model.event_evidence) >= TUNING.rare_p_value)
+        ordinary = fit(newest[0], model.event_evidence) >= TUNING.rare_p_value
+        fits = bool(outside <= counters.tolerated and ordinary)
     fresh = since = None
-    wandering = Wandering(shards, model, begin)
-    for near, n, p in climb(shards, model, near=moving or not fits):
+    wandering = Wandering(shards, model, counters)
+    for near, n, p in climb(shards, model, near=counters.moving or not fits):
         if p >= TUNING.rare_p_value or (p := wandering.p_value(near, n, p)) >= TUNING.rare_p_value:
             continue
-        found = window(shards, n_seen, near, n)
+        found = window(shards, counters.n_seen, near, n)
         fresh = fresh or found
         if p < TUNING.change_p_value:
             since = found
@@ -100,10 +104,10 @@ def look(shards: Shards, model: Model, n_seen: int, begin: int, moving: bool, to
 class Wandering:
     """Compares windows whose means may wander: their differences are judged by those of windows before them."""
 
-    def __init__(self, shards: Shards, model: Model, begin: int) -> None:
+    def __init__(self, shards: Shards, model: Model, counters: Counters) -> None:
         self._shards = shards
         self._model = model
-        self._begin = begin
+        self._counters = counters
 
     @cached_property
     def _watched(self) -> tuple[Floats, Seen]:
@@ -119,15 +123,21 @@ class Wandering:
         """p-value of the means being equal in the newest n events and the n before them.
 
         The latest events in a row, if `near`, else watched ones. It is `independent`, that of independent events,
-        unless those since `begin`, but before the newer window, depend on each other. Then the variance of a difference
-        is that of independent events and, beyond it, what means have wandered over such a time; as that was estimated,
-        the statistic has the tail of an F distribution.
+        unless those of the present, but before the newer window, depend on each other, or did before. Then the variance
+        of a difference is that of independent events and, beyond it, what means have wandered over such a time; as that
+        was estimated, the statistic has the tail of an F distribution. It is 1 while clusters have had fewer than D + 1
+        independent events: their covariances are not known in all directions, and sources leave them in the others.
         """
         stride = float(self._shards.recent.stands_for()[-1])
         curves = self._curves(n if near else n * stride)
-        if all(curve.correlation_time() == 1.0 for curve, _ in curves):
-            return independent
         k, d = len(self._model.rows), self._model.whitened_features
+        own_times = [curve.correlation_time() for curve, _ in curves]
+        times = [own * each if own > 1.0 else 1.0 for own, (_, each) in zip(own_times, curves, strict=True)]
+        time = max(self._counters.known_time, *times, 1.0)
+        if time == 1.0:
+            return independent
+        if max((curve.n_own * each for curve, each in curves), default=0.0) < (d + 1) * time:
+            return 1.0
         weight, seen = self._latest if near else self._watched
         first = len(weight) - 2 * n
         new, old = block_sums(*seen.some(slice(first, None)), weight[first:], k + 1, n)[:, :k]
@@ -157,7 +167,7 @@ class Wandering:
         watched, latest = self._shards.recent.watched()[2], self._shards.recent.latest_numbers()
         # Shards that came from elsewhere have watched events alone.
         end = int((latest if len(latest) else watched)[-1]) + 1 - newest
-        far, near = ((number >= self._begin) & (number < end) for number in (watched, latest))
+        far, near = ((number >= self._counters.begin) & (number < end) for number in (watched, latest))
         rows, stride = self._shards.recent.evenly_watched(far)
         parts = (self._watched, rows, stride), (self._latest, np.flatnonzero(near), 1.0)
         k = len(self._model.rows)

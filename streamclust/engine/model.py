@@ -393,6 +393,12 @@ class Model:
     def assign(self, points: Floats) -> Assignment:
         """Results of `predict`, `probability` (of the cluster predicted) and `novelty`, for little more than one."""
         points, more = self.measured(points)
+        if len(points) == 1:  # a product of one row is summed in another order: the last bit would differ
+            cluster, probability, novelty, component = self._assign(np.repeat(points, 2, axis=0), more)
+            return Assignment(cluster[:1], probability[:1], novelty[:1], component[:1])
+        return self._assign(points, more)
+
+    def _assign(self, points: Floats, more: Floats) -> Assignment:
         component = self.cheapest(points)
         k = self.place[component]
         joint = self.log_joint(points)

@@ -10,7 +10,6 @@ import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine.continuity import sources
-from streamclust.engine.dependence import RecentSequence
 from streamclust.engine.dp_means import refit_dp_means
 from streamclust.engine.event_evidence import event_evidence
 from streamclust.engine.fixed_components import FixedComponents
@@ -55,17 +54,15 @@ def find(given: RefitInput) -> Found:
     sampled = settings.refit != "chunky-em"
     tree = WithStrays(given.tree, given.old.large, given.events.strays) if sampled else given.tree
     start = widened(start, tree)
+    evidence = given.events.sequence.evidence(given.old)
+    of_stray = min(1.0, evidence * TUNING.block_events)
     if given.mode.search_strays and settings.refit == "bkm":
-        start = with_rare(
-            settings, start, given.events.strays[given.old.large.outside(given.events.strays)], given.number
-        )
-    best, n_own = fit_dependent(
-        given, tree, start if given.mode.fresh else with_prior(start, given.old.result)
-    )
+        strays = given.events.strays[given.old.large.outside(given.events.strays)]
+        start = with_rare(settings, start, strays, given.number, of_stray)
+    start_with_prior = start if given.mode.fresh else with_prior(start, given.old.result)
+    best = fit_dependent(given, tree, start_with_prior, evidence)
     if isinstance(tree, WithStrays) and settings.refit == "bkm" and not given.mode.drifted:
-        best = keeping_rare(settings, best, start, *tree.outside())
-    if n_own < best.n_clusters * (tree.n_features + 1):
-        best = with_whole_ways(best, given.events.sequence)
+        best = keeping_rare(settings, best, start, *tree.outside(), of_stray)
     if given.mode.drifted:
         best = keeping(best, fed(best, given.events.watched))
     if given.events.gaps is not None:
@@ -98,15 +95,12 @@ def find(given: RefitInput) -> Found:
     )
 
 
-def with_whole_ways(result: Result, sequence: RecentSequence) -> Result:
-    """The clusters, with those merged that are parts of the way of one source that wanders.
-
-    Where independent events are fewer than D + 1 for each cluster, clusters are found in the curve of its way.
-    """
+def with_whole_ways(result: Result, ways: tuple[Floats, ...]) -> Result:
+    """The clusters, with those merged that are parts of the way of one source that wanders."""
     model, d = by_itself(result), result.clusters.n_features
     if result.n_clusters == 1 or model.whitened_features < d:
         return result
-    parts = [(model.see(rows).cell, rows[:, :d]) for rows in (sequence.latest, sequence.watched)]
+    parts = [(model.nearest(rows).component, rows[:, :d]) for rows in ways]
     source = sources(parts, result.n_clusters)
     k = int(source.max()) + 1
     return result if k == result.n_clusters else having(result, result.clusters.to_groups(source, k))
@@ -245,31 +239,34 @@ def with_prior(start: Moments, old: Result) -> Moments | Partition:
 
 
 def fit_dependent(
-    given: RefitInput, tree: SummaryTree | WithStrays, start: Moments | Partition
-) -> tuple[Result, float]:
-    """Refit with as much evidence as the events have under the clusters that are found; how many are independent.
+    given: RefitInput, tree: SummaryTree | WithStrays, start: Moments | Partition, evidence: float
+) -> Result:
+    """Refit with as much evidence as the events have under the clusters that are found.
 
-    How far events depend on each other shows within clusters. The old ones tell nothing of events that came since at
-    other places, so the refit is repeated while those found show that the evidence was less than half of what it took.
+    `evidence` is that under the old ones. Those tell nothing of events that came since at other places, so the refit is
+    repeated while those found show that the evidence was less than half of what it took. It is measured over whole ways
+    of sources, whose parts are one cluster unless there are D + 1 independent events for each. Events whose
+    coordinates depend on each other count less, too.
     """
-    sequence, event = given.events.sequence.evidence(given.old), event_evidence_of(given.old.result)
+    events, d, event = given.events, tree.n_features, event_evidence_of(given.old.result)
     for _ in range(TUNING.max_rounds):
-        n_own = n_independent(sequence, given.events.n_events, tree.n_features)
-        given.tree.n_independent = n_own
+        given.tree.n_independent = n_independent(evidence, events.n_events, d)
         if event < 1.0:
-            given.tree.n_independent = min(n_own, event * effective_size(tree, tree.sample()[1]))
-        best = fit(given.settings, tree, start, given.number, given.mode.cold, given.family)
+            counted = event * effective_size(tree, tree.sample()[1])
+            given.tree.n_independent = min(given.tree.n_independent, counted)
+        best, before = fit(given.settings, tree, start, given.number, given.mode.cold, given.family), event
         check_finite(best.clusters)
-        before = sequence, event
-        sequence = given.events.sequence.evidence(by_itself(best))
         if given.is_independent and isinstance(best, Partition):
-            found = event_evidence(by_itself(best), *tree.sample())
             # More evidence finds more clusters, under which there is less of it: what fits lies between the two.
-            event = math.sqrt(found * event)
+            event = math.sqrt(event * event_evidence(by_itself(best), *tree.sample()))
             best = replace(best, event_evidence=event)
-        if sequence > before[0] / 2 and event > before[1] / 2:
+        whole = with_whole_ways(best, events.ways)
+        found = events.sequence.evidence(by_itself(whole))
+        if found > evidence / 2 and event > before / 2:
             break
-    return best, n_own
+        evidence = found
+    few = found < 1.0 and found * events.n_events < best.n_clusters * (d + 1)
+    return whole if few else best
 
 
 def n_independent(evidence: float, n_events: float, n_features: int) -> float:

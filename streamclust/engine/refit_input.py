@@ -52,6 +52,8 @@ class RefitEvents:
     """All events, if they are all known and some of their values were missing."""
     sequence: RecentSequence
     """Recent events in their order, which tell how many independent events the tree's are worth."""
+    ways: tuple[Floats, ...]
+    """All recent events in their order, in a row and watched ones: the ways of sources."""
     n_events: float
     """Number of events that the tree stands for."""
 

@@ -55,7 +55,7 @@ def next_refit(
     if n < warmup:
         return warmup
     growth = TUNING.quiet_growth if quiet else TUNING.clear_factor
-    more = TUNING.quiet_growth - 1 if quiet and full else TUNING.large_share
+    more = TUNING.quiet_growth - 1 if quiet and full else TUNING.major_share
     # heavy weights are much evidence, whose growth may be further away than any count of events
     return n + max(min((growth - 1) * n, every), int(min(more * evidence, MAX_GAP_EVENTS)))
 

@@ -51,8 +51,8 @@ class EngineTuning:
     one search from nothing than of the last, events than a summary's sample can hold, how much a level stands out than
     the one on show. Larger costs less time, keeps ids quieter, and keeps wrong clusters for longer. Not
     distinguished."""
-    large_share: float = 0.5
-    """Share above which a part is a large part of the whole: growth of the evidence, or of strays, until the next refit
+    major_share: float = 0.5
+    """Share above which a part is a major part of the whole: growth of the evidence, or of strays, until the next refit
     or search of them; events outside every cluster that the outside alarm tests against the usual share; events that
     lack some feature, above which a new one starts no search; squared steps between two cells, of the squared
     differences of any two of their events, below which, in every feature, both are parts of the way of one source

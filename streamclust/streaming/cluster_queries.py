@@ -352,7 +352,9 @@ class ClusterQueries(ThreadSafe):
         with self._turn, self._lock:
             self._pipeline.flush()
             search, sketch = self._pipeline.engine.queries.snapshot_search(method, consistent), self.sketch
-        tree = search()
+            called = self._pipeline.engine.lineage.names
+        found = search()
+        tree = replace(found, names={i: called[i] for i in sorted(called.keys() & set(found.ids.tolist()))})
         return tree if sketch is None else replace(tree, leaves=sketch.expand_moments(tree.leaves))
 
     # ---------------------------------------------------------------- for people

@@ -97,7 +97,7 @@ class StreamClusterer(Answers, base.Clusterer):  # type: ignore[misc]  # predict
         Whether each component that is found is a cluster ("ellipse"), or Gaussians that are pieces of one shape, a
         ring, say, are joined into one ("any"); by default "any" for Gaussians and refit="bkm", else "ellipse".
     detail
-        How fine the clusters shown are: "fine" (all that refits can tell apart), "auto" (the level that stands out),
+        How fine the clusters shown are: "auto" (the level that stands out), "fine" (all that refits can tell apart),
         "coarse" (the next coarser level that stands out) or a number of events that tell two clusters apart. Refits
         find the finest clusters; a path of merges leads from them to one, and any level of it can be shown. It may be
         changed at any time, and takes effect at once.
@@ -178,7 +178,7 @@ class StreamClusterer(Answers, base.Clusterer):  # type: ignore[misc]  # predict
         drift: DriftChoice = "follow",
         birth_penalty: float | None = None,
         shape: ShapeName | None = None,
-        detail: Detail = "fine",
+        detail: Detail = "auto",
         n_clusters: NumberOfClusters = None,
         missing: Missing | None = None,
         invalid: Invalid = "refuse",

@@ -114,11 +114,11 @@ def test_the_path_is_that_of_comparing_every_pair_anew(seed, d, k):
     owner = np.arange(k) if seed % 2 else owner
     path = path_of_gaussians(components, owner)
     expected = naive.merges(components.weight, components.mean, ridged(components), owner)
-    highest = 0.0
-    for t, (clusters, lost) in enumerate(expected):
+    least = 1.0
+    for t, (clusters, lost, weight) in enumerate(expected):
         assert sets(path.labels(path.n_finest - t)) == set(clusters)
-        highest = max(highest, lost)
-        assert_allclose(path.zeta[t], naive.zeta(highest, d, 400.0), rtol=1e-4)
+        least = min(least, naive.zeta(lost, d, weight))
+        assert_allclose(path.zeta[t], least, rtol=1e-4)
 
 
 def ridged(components):
@@ -136,6 +136,17 @@ def test_a_far_group_leaves_the_levels_of_the_others(seed, d, k, far):
     both = path_of_gaussians(Moments.stack([components, group]), np.arange(k + 1))
     for number in range(1, k + 1):
         assert_array_equal(both.labels(number + 1)[:k], alone.labels(number))
+
+
+@given(seed=seeds, d=st.integers(1, 3), k=st.integers(2, 6), copies=st.integers(2, 5))
+def test_clusters_elsewhere_change_nothing_that_a_pair_needs(seed, d, k, copies):
+    """Of clusters that are there several times, far apart, each copy's merges come at the same ζ."""
+    components, _ = gaussians(seed, d, k)
+    steps = np.arange(copies)[:, None] * np.full(d, 1e4)
+    many = Moments.stack([components.shift(step) for step in steps])
+    one = path_of_gaussians(components, np.arange(k))
+    found = path_of_gaussians(many, np.arange(k * copies))
+    assert_allclose(found.zeta[: copies * (k - 1)], np.repeat(one.zeta, copies), rtol=1e-4)
 
 
 @given(seed=seeds, d=st.integers(1, 3), k=st.integers(2, 9), number=st.integers(1, 9))
@@ -164,7 +175,7 @@ def test_what_is_on_show_decides_between_merges_of_nearly_the_same_loss(seed, d,
 
 @given(lost=st.floats(0, 1e6), d=st.integers(1, 30), n=st.floats(1, 1e6))
 def test_evidence_needed_solves_its_equation(lost, d, n):
-    assert_allclose(evidence_needed(np.array([lost]), d, n), naive.zeta(lost, d, n), rtol=1e-6)
+    assert_allclose(evidence_needed(np.array([lost]), d, np.array([n])), naive.zeta(lost, d, n), rtol=1e-6)
 
 
 @given(
