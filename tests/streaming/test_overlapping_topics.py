@@ -75,6 +75,13 @@ def test_clusters_that_overlap_in_few_directions_are_told_apart_in_many(learnt, 
     assert score(learnt) > max(score(few) + 0.1, 0.8)
 
 
+def test_the_finest_level_is_shown_unless_another_is_asked_for(learnt):
+    assert learnt.detail == "auto"
+    assert learnt.n_clusters == learnt.levels[0].n_clusters
+    fewer = stream(n_clusters=4)
+    assert fewer.n_clusters == 4
+
+
 def test_clusters_that_lie_apart_keep_few_directions():
     rows, _ = overlapping(1024, spread=0.2)
     sketch = suitable_sketch(rows, None, unit=True)
