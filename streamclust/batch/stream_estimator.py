@@ -98,9 +98,9 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         The same seed and events give the same clusters, however the events were batched.
     max_directions
         Gaussian events of more features than this are reduced to this many directions at most; by default those of more
-        than 64 features, to at most 16. The directions are those in which the first 1,024 events vary most above the
-        noise; until then events wait, and all are one cluster. Clusters are found in these directions, and reported in
-        the features.
+        than 64 features, to at most 16, or 64 where clusters of unit length overlap in those. The directions are those
+        in which the first 1,024 events vary most above the noise; until then events wait, and all are one cluster.
+        Clusters are found in these directions, and reported in the features.
     scale
         How wide events are compared: with each feature in its own deviations ("deviation"), or by their angle ("unit"),
         for embeddings and texts. "unit" divides every event by its length first, however many features it has; an event
