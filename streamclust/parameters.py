@@ -208,7 +208,7 @@ PARAMETERS: dict[str, Parameter] = {
         int | None,
         None,
         "Gaussian events of more features than this are reduced to this many directions at most; by default those of "
-        "more than 64 features, to at most 16.",
+        "more than 64 features, to at most 16, or 64 where clusters of unit length overlap in those.",
         "The directions are those in which the first 1,024 events vary most above the noise; until then events wait, "
         "and all are one cluster. Clusters are found in these directions, and reported in the features.",
         use_none_to="reduce events of more than 64 features",
@@ -237,8 +237,8 @@ PARAMETERS: dict[str, Parameter] = {
         Transforms,
         "auto",
         'Skewed features that are compared by their logarithm: "auto" (features without negative values that span '
-        'decades, where the clusters are much likelier so), "none", or a mapping of features to "log", "none" or the '
-        "value (knee) below which the transform is linear.",
+        'more than a decade, where the clusters are much likelier so), "none", or a mapping of features to "log", '
+        '"none" or the value (knee) below which the transform is linear.',
         'A feature\'s knee is the value that a tenth of its values are smaller than. "auto" decides when 128, 512 and '
         "2,048 events have come, and when `settle` is called before; then transforms stay. Features are reported in "
         "their own units: the mean of one that is transformed is a median.",

@@ -111,8 +111,8 @@ class BayesianKMeans(ShapedMixin, ClusterMixin, DensityMixin, BaseEstimator):  #
         values; columns of text in which nearly every row has a value of its own are left out. False: none.
     transforms
         Skewed columns that are compared by their logarithm, about. "auto": columns without negative values that span
-        decades, where the free energy of the clusters is clearly lower so, under a learnt prior. "none"; or a mapping
-        of columns to "log", "none" or the value (knee) below which the transform is linear.
+        more than a decade, where the free energy of the clusters is clearly lower so, under a learnt prior. "none"; or
+        a mapping of columns to "log", "none" or the value (knee) below which the transform is linear.
 
     Attributes
     ----------

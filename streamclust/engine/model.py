@@ -23,6 +23,7 @@ from streamclust.engine.results import (
     chosen,
     cost_form,
     directions_of,
+    event_evidence_of,
     having,
     large_rows,
     log_density,
@@ -437,7 +438,7 @@ class Model:
             cell = np.where(self.outside(points), len(self.rows), self.nearest(points).component)
             return Seen(cell, np.zeros((len(points), 0)))
         seen = Seen(np.empty(len(points), dtype=np.int64), np.empty(points.shape))
-        see_points(points, vector, root, offset, self._directions, reach(points.shape[1]), *seen)
+        see_points(points, vector, root, offset, self._directions, self.reach, *seen)
         return seen
 
     def _see_mixed(self, points: Floats, ellipsoids: Ellipsoids) -> Seen:
@@ -466,7 +467,17 @@ class Model:
             if family.numbers is None or posterior.numbers is None:
                 return None
             columns, form = family.layout.numbers, family.numbers.cost_form(posterior.numbers)
-        return Ellipsoids(columns, form.centre, form.root, reach(len(columns)))
+        return Ellipsoids(columns, form.centre, form.root, reach(len(columns), self.event_evidence))
+
+    @property
+    def event_evidence(self) -> float:
+        """Evidence of an event, less than 1 if its coordinates depend on each other."""
+        return event_evidence_of(self.result)
+
+    @property
+    def reach(self) -> float:
+        """Half the squared Mahalanobis distance within which nearly all events of a Gaussian cluster are."""
+        return reach(self.n_coordinates, self.event_evidence)
 
     @property
     def whitened_features(self) -> int:

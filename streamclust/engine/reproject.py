@@ -32,13 +32,18 @@ def retransform(stream: Stream, transform: Transform) -> None:
     before, weight = stream.shards.recent.watched_rows(), stream.shards.recent.watched_weights()
     stream.shards.retransform(change)
     stream.transform = transform
-    model = stream.model
+    model, tree = stream.model, stream.shards.merged_tree()
     if model is not None:
-        found = reprojected_model(stream, model, change)
+        mapped = change.moments(model.result.clusters)
+        if mapped.n_features < tree.n_features:  # of features that have appeared since
+            mapped = mapped.widen(tree.total.mean[0, mapped.n_features :])
         groups = Moments.rows_of_points(change.points(before), weight).to_groups(
-            model.rows[model.nearest(before).component], model.result.n_clusters, found.result.clusters.kind
+            model.rows[model.nearest(before).component], len(mapped), mapped.kind
         )
-        stream.model = found.changed(result=having(found.result, better(groups, found.result.clusters)))
+        result = reprojected_result(stream, model.result, better(groups, mapped), tree)
+        stream.model = model.changed(
+            result=result, running=None, moved=False, transform=transform, kept_path=None
+        )
 
 
 def better(groups: Moments, mapped: Moments) -> Moments:
@@ -48,14 +53,12 @@ def better(groups: Moments, mapped: Moments) -> Moments:
     return Moments.stack([scaled, mapped])[np.where(full, 0, len(mapped)) + np.arange(len(mapped))]
 
 
-def reprojected_model(stream: Stream, model: Model, change: CoordinateMap | TransformChange) -> Model:
+def reprojected_model(stream: Stream, model: Model, change: CoordinateMap) -> Model:
     """The model with its clusters mapped, under the prior of all events until a refit has learnt its own."""
     tree = stream.shards.merged_tree()
     result = reprojected_result(stream, model.result, change.moments(model.result.clusters), tree)
     running = None if model.running is None else change.moments(model.running)
-    return model.changed(
-        result=result, running=running, sketch=stream.sketch, transform=stream.transform, kept_path=None
-    )
+    return model.changed(result=result, running=running, sketch=stream.sketch)
 
 
 def reprojected_result(stream: Stream, result: Result, clusters: Moments, tree: SummaryTree) -> Result:

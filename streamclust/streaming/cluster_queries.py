@@ -121,7 +121,7 @@ class ClusterQueries(ThreadSafe):
         >>> for slow in rng.integers(2, size=600):
         ...     model.learn_one({"latency": rng.lognormal(6.0 if slow else 1.0, 0.5)})
         >>> list(model.knees), [round(cluster.mean["latency"], -1) for cluster in model.clusters]
-        (['latency'], [400.0, 0.0])
+        (['latency'], [420.0, 0.0])
         """
         with self._turn, self._lock:
             self._pipeline.flush()

@@ -134,9 +134,9 @@ class StreamClusterer(Answers, base.Clusterer):  # type: ignore[misc]  # predict
         they are reduced.
     max_directions
         Gaussian events of more features than this are reduced to this many directions at most; by default those of more
-        than 64 features, to at most 16. The directions are those in which the first 1,024 events vary most above the
-        noise; until then events wait, and all are one cluster. Clusters are found in these directions, and reported in
-        the features.
+        than 64 features, to at most 16, or 64 where clusters of unit length overlap in those. The directions are those
+        in which the first 1,024 events vary most above the noise; until then events wait, and all are one cluster.
+        Clusters are found in these directions, and reported in the features.
     scale
         How wide events are compared: with each feature in its own deviations ("deviation"), or by their angle ("unit"),
         for embeddings and texts. "unit" divides every event by its length first, however many features it has; an event
@@ -148,11 +148,11 @@ class StreamClusterer(Answers, base.Clusterer):  # type: ignore[misc]  # predict
     max_categories
         Number of values of a category that are told apart; later ones count as one.
     transforms
-        Skewed features that are compared by their logarithm: "auto" (features without negative values that span
-        decades, where the clusters are much likelier so), "none", or a mapping of features to "log", "none" or the
-        value (knee) below which the transform is linear. A feature's knee is the value that a tenth of its values are
-        smaller than. "auto" decides when 128, 512 and 2,048 events have come, and when `settle` is called before; then
-        transforms stay. Features are reported in their own units: the mean of one that is transformed is a median.
+        Skewed features that are compared by their logarithm: "auto" (features without negative values that span more
+        than a decade, where the clusters are much likelier so), "none", or a mapping of features to "log", "none" or
+        the value (knee) below which the transform is linear. A feature's knee is the value that a tenth of its values
+        are smaller than. "auto" decides when 128, 512 and 2,048 events have come, and when `settle` is called before;
+        then transforms stay. Features are reported in their own units: the mean of one that is transformed is a median.
     outliers
         Events that are more novel than all but this share of recent events are outside every cluster, and have the id
         -1; by default every event has a cluster. `predict_one` of a stream returns None for them. It may be changed at

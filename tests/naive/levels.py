@@ -53,7 +53,7 @@ def loss(a, b, weight, mean, covariance, points=15):
 
 
 def merges(weight, mean, covariance, owner):
-    """Sets of components, loss of the next merge and weight of what it makes, for each level."""
+    """Each level's clusters, as sets of components; loss of the merge that follows, and weight of the two."""
     sets = [list(np.flatnonzero(owner == c)) for c in range(owner.max() + 1)]
     found = []
     while len(sets) > 1:

@@ -214,6 +214,24 @@ def test_categories_and_gaps_stand_beside_skewed_numbers():
     assert model.clusters[0].words()
 
 
+@pytest.mark.compiled
+def test_features_may_appear_just_before_a_decision():
+    rows, kind = requests(1000, 10)
+    events = by_names(rows)
+    for i, event in enumerate(events):
+        event["channel"] = "web" if kind[i] else "shop"
+        if i >= 120:
+            event["size"] = float(kind[i]) + 0.1 * (i % 7)
+        if i in (121, 127, 511):
+            event["channel"] = f"new{i}"
+    model = StreamClusterer()
+    model.learn_many(events)
+    model.settle()
+    assert model.n_failed_refits == 0, model.last_refit_error
+    assert set(model.knees) == {"latency", "amount"}
+    assert adjusted_rand_score(kind, np.asarray(model.predict_many(events)).astype(int)) > 0.9
+
+
 # -------------------------------------------------------------------- shards, followers, merges
 
 

@@ -1,8 +1,9 @@
 """Which features of a table are transformed: those whose clusters are much likelier to be normal by their logarithm.
 
-A feature is a candidate if it has no negative value and its positive values span decades. A marginal that has several
-peaks or bounds looks skewed, too; so the features are judged together, by the free energy of the clusters that a search
-finds with and without the transform, in the features' own units (with the transform's slope at each event).
+A feature is a candidate if it has no negative value and its positive values span more than a decade. A marginal that
+has several peaks or bounds looks skewed, too; so the features are judged together, by the free energy of the clusters
+that a search finds with and without the transform, in the features' own units (with the transform's slope at each
+event).
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from streamclust.utils.outliers import outlying
 
 
 def candidates(rows: Floats, columns: Collection[int]) -> list[int]:
-    """Columns of no negative value whose positive values span decades, the longest tail first.
+    """Columns of no negative value whose positive values span more than a decade, the longest tail first.
 
     >>> rng = np.random.default_rng(0)
-    >>> rows = np.column_stack([rng.normal(size=500), rng.lognormal(0, 1.5, size=500), rng.uniform(1, 50, size=500)])
+    >>> rows = np.column_stack([rng.normal(size=500), rng.lognormal(0, 1.5, size=500), rng.uniform(1, 20, size=500)])
     >>> candidates(rows, range(3))
     [1]
     """
