@@ -201,7 +201,9 @@ class EventRing:
 
     def widen(self, values: Floats, unknown: bool = False) -> None:
         """Add features in which every event so far has the same values; `unknown`: those are filled in."""
-        self.rows = np.concatenate([self.rows, np.broadcast_to(values, (len(self.rows), len(values)))], axis=1)
+        self.rows = np.concatenate(
+            [self.rows, np.broadcast_to(values, (len(self.rows), len(values)))], axis=1
+        )
         if unknown and len(self) and self.missing is None:
             self.missing = np.zeros((len(self.rows), self.rows.shape[1] - len(values)), dtype=bool)
         if self.missing is not None:
