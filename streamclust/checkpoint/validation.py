@@ -139,6 +139,7 @@ def check_model(model: Model, n_features: int) -> None:
     """Check a published model of events that have at most `n_features` coordinates."""
     whole("version of the model", model.version)
     whole("n_seen of the model", model.n_seen)
+    whole("revision of the model", model.revision)
     clusters = check_result("model", model.result, n_features)
     for name in (*model.ids, *model.hidden):
         whole("id of a cluster", name)

@@ -10,7 +10,7 @@ from streamclust.engine.model import Model
 from streamclust.engine.model_path import Opened
 from streamclust.engine.newborn import newborn
 from streamclust.engine.present_events import PresentEvents
-from streamclust.engine.results import joined, reach, weighing
+from streamclust.engine.results import joined, weighing
 from streamclust.engine.retirement import Retirement
 from streamclust.engine.stream import Stream
 from streamclust.engine.tuning import TUNING
@@ -63,7 +63,7 @@ class Births:
             rows, weight = recent.watched_rows(n), recent.watched_weights(n)
         outside = model.outside(rows) if penalty is None else beyond(model, rows, penalty)
         outside &= ~self._resume(rows, outside, penalty)
-        outside &= model.nearest(rows).distance > TUNING.alarm_reach * reach(model.n_coordinates)
+        outside &= model.nearest(rows).distance > TUNING.alarm_reach * model.reach
         return bool(outside.any()) and self._open_among(self._apart(rows[outside]), float(weight.mean()))
 
     def _open_among(self, outsiders: Floats, each: float) -> bool:
@@ -94,7 +94,7 @@ class Births:
     def _add_strays(self, rows: Floats, cell: Ints, whitened: Floats) -> None:
         """Keep events outside every large cluster for the search for rare ones."""
         model = self.stream.published
-        own = np.einsum("ij,ij->i", whitened, whitened) / 2 <= reach(model.n_coordinates)
+        own = np.einsum("ij,ij->i", whitened, whitened) / 2 <= model.reach
         suspects = rows[~(model.membership.in_large[cell] & own)]  # all others are inside a large cluster
         if len(suspects):
             self.stream.shards.recent.strays.see(suspects[model.large.outside(suspects)], first=0)

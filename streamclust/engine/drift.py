@@ -42,26 +42,32 @@ class Findings(NamedTuple):
     since: Rung | None = None
 
 
-def p_value(new: Floats, old: Floats) -> float:
+def p_value(new: Floats, old: Floats, evidence: float = 1.0) -> float:
     """p-value of the means being equal in two windows: of all means together, or of the one that differs most.
 
     Shares do not count: sources that report in turns, in blocks of any length, are no drift.
     """
-    return float(p_values(mean_statistics(new, old, TUNING.min_sample)[None], (new.shape[1] - 2) // 2)[0])
+    d = (new.shape[1] - 2) // 2
+    return float(p_values(mean_statistics(new, old, TUNING.min_sample)[None], d, evidence)[0])
 
 
-def p_values(statistics: Floats, d: int) -> Floats:
-    """p-values of rows of `mean_statistics`, of D features."""
+def p_values(statistics: Floats, d: int, evidence: float = 1.0) -> Floats:
+    """p-values of rows of `mean_statistics`, of D features, for events that count `evidence`.
+
+    Where that is less than 1, squares of features depend on each other, and sums of them vary so much more: they are
+    compared with a chi-squared of as many degrees of freedom fewer [Satterthwaite 1946].
+    """
     every, largest, cells = statistics.T
-    df = d * np.maximum(cells, 1.0)
-    p = 2.0 * np.minimum(chdtrc(df, every), cells * chdtrc(d, largest))
+    each = evidence * d
+    df = each * np.maximum(cells, 1.0)
+    p = 2.0 * np.minimum(chdtrc(df, evidence * every), cells * chdtrc(each, evidence * largest))
     return np.where(cells * d > 0, np.minimum(1.0, p), 1.0)
 
 
-def fit(newest: Floats) -> float:
+def fit(newest: Floats, evidence: float = 1.0) -> float:
     """p-value of a window under the model: compared with an endless window that fits the model exactly."""
     d = (newest.shape[1] - 2) // 2
-    return float(p_values(fit_statistics(newest, TUNING.min_sample)[None], d)[0])
+    return float(p_values(fit_statistics(newest, TUNING.min_sample)[None], d, evidence)[0])
 
 
 def look(shards: Shards, model: Model, counters: Counters) -> Findings:
@@ -80,7 +86,8 @@ def look(shards: Shards, model: Model, counters: Counters) -> Findings:
             if at_rest(newest[0], blocks, counters.tolerated, TUNING.min_sample):
                 return Findings(fits=True)
         outside = newest[0, -1, 0] / max(newest[0, :, 0].sum(), 1e-300)
-        fits = bool(outside <= counters.tolerated and fit(newest[0]) >= TUNING.rare_p_value)
+        ordinary = fit(newest[0], model.event_evidence) >= TUNING.rare_p_value
+        fits = bool(outside <= counters.tolerated and ordinary)
     fresh = since = None
     wandering = Wandering(shards, model, counters)
     for near, n, p in climb(shards, model, near=counters.moving or not fits):
@@ -178,18 +185,27 @@ def climb(shards: Shards, model: Model, near: bool) -> Iterator[tuple[bool, int,
     if near:
         rows, weight = shards.recent.latest()
         for n, p in rungs(
-            weight, lambda part: model.see(rows[part]), len(model.rows), TUNING.look_events // 2
+            weight,
+            lambda part: model.see(rows[part]),
+            len(model.rows),
+            TUNING.look_events // 2,
+            model.event_evidence,
         ):
             yield True, n, p
     if model.moved:
         rows, weight, _ = shards.recent.watched()
         for n, p in rungs(
-            weight, lambda part: model.see(rows[part]), len(model.rows), TUNING.window_events // 2
+            weight,
+            lambda part: model.see(rows[part]),
+            len(model.rows),
+            TUNING.window_events // 2,
+            model.event_evidence,
         ):
             yield False, n, p
     else:
         blocks = shards.recent.sums_by(model.published, TUNING.look_sample_events)
-        found = p_values(ladder_statistics(blocks, TUNING.min_sample), model.whitened_features)
+        statistics = ladder_statistics(blocks, TUNING.min_sample)
+        found = p_values(statistics, model.whitened_features, model.event_evidence)
         for i, p in enumerate(found.tolist()):
             yield False, TUNING.look_sample_events << i, p
 
@@ -202,7 +218,9 @@ def window(shards: Shards, n_seen: int, near: bool, n: int) -> Rung:
     return Rung(n_seen - int(at[-n]), rows[-n:], weight[-n:])
 
 
-def rungs(weight: Floats, see: Callable[[slice], Seen], k: int, longest: int) -> Iterator[tuple[int, float]]:
+def rungs(
+    weight: Floats, see: Callable[[slice], Seen], k: int, longest: int, evidence: float = 1.0
+) -> Iterator[tuple[int, float]]:
     """Compare the newest events with as many before them, 256 and then twice as many each time; labelled as needed."""
     n, total = TUNING.look_sample_events, len(weight)
     blocks: Floats | None = None
@@ -211,5 +229,5 @@ def rungs(weight: Floats, see: Callable[[slice], Seen], k: int, longest: int) ->
         more = block_sums(*see(part), weight[part], k + 1, TUNING.look_sample_events)
         blocks = more if blocks is None else np.concatenate([blocks, more])
         half = n // TUNING.look_sample_events
-        yield n, p_value(blocks[:half].sum(axis=0), blocks[half:].sum(axis=0))
+        yield n, p_value(blocks[:half].sum(axis=0), blocks[half:].sum(axis=0), evidence)
         n *= 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,7 @@ from streamclust.engine.model import Model, Seen
 from streamclust.engine.tuning import TUNING
 from streamclust.engine.watched_events import WatchedEvents, watched_in
 from streamclust.families import is_discrete
-from streamclust.sketch import CoordinateMap
+from streamclust.sketch import CoordinateMap, TransformChange
 from streamclust.utils.state import State, prefixed, under
 
 if TYPE_CHECKING:
@@ -76,6 +77,14 @@ class RecentEvents:
         self.strays.reproject(change)
         if self.ring.count:
             self.ring.reproject(change)
+
+    def retransform(self, change: TransformChange) -> None:
+        """Map the events to the coordinates of another transform."""
+        strays = copy(self.strays)
+        strays.replace_rows(change.points(strays.rows))
+        self._strays = strays
+        if self.ring.count:
+            self.ring.replace_rows(change.points(self.ring.rows))
 
     def merge(self, other: RecentEvents, n: int, n_other: int) -> None:
         """Add the events of another stream, of `n_other` events, as if it had run beside this one, of n events."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ import numpy as np
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine.continuity import sources
 from streamclust.engine.dp_means import refit_dp_means
+from streamclust.engine.event_evidence import event_evidence
 from streamclust.engine.fixed_components import FixedComponents
 from streamclust.engine.imputation import Gaps, supported
 from streamclust.engine.joining import joined_components
@@ -21,15 +23,18 @@ from streamclust.engine.results import (
     Result,
     check_finite,
     chosen,
+    event_evidence_of,
     having,
     joined,
     weighing,
 )
 from streamclust.engine.settings import COVARIANCE, EngineSettings
 from streamclust.engine.tuning import TUNING
+from streamclust.families import FamilyLike
 from streamclust.lineage import majority
 from streamclust.moments import Moments
 from streamclust.refit.bkm.fit import refit_bkm
+from streamclust.refit.bkm.inputs import effective_size
 from streamclust.refit.chunky_em.fit import refit_mixture
 from streamclust.refit.chunky_em.mixture import Mixture
 from streamclust.refit.partition import Partition
@@ -243,16 +248,24 @@ def fit_dependent(
 
     `evidence` is that under the old ones. Those tell nothing of events that came since at other places, so the refit is
     repeated while those found show that the evidence was less than half of what it took. It is measured over whole ways
-    of sources, whose parts are one cluster unless there are D + 1 independent events for each.
+    of sources, whose parts are one cluster unless there are D + 1 independent events for each. Events whose
+    coordinates depend on each other count less, too.
     """
-    events, d = given.events, tree.n_features
+    events, d, event = given.events, tree.n_features, event_evidence_of(given.old.result)
     for _ in range(TUNING.max_rounds):
         given.tree.n_independent = n_independent(evidence, events.n_events, d)
-        best = fit(given.settings, tree, start, given.number, given.mode.cold)
+        if event < 1.0:
+            counted = event * effective_size(tree, tree.sample()[1])
+            given.tree.n_independent = min(given.tree.n_independent, counted)
+        best, before = fit(given.settings, tree, start, given.number, given.mode.cold, given.family), event
         check_finite(best.clusters)
+        if given.is_independent and isinstance(best, Partition):
+            # More evidence finds more clusters, under which there is less of it: what fits lies between the two.
+            event = math.sqrt(event * event_evidence(by_itself(best), *tree.sample()))
+            best = replace(best, event_evidence=event)
         whole = with_whole_ways(best, events.ways)
         found = events.sequence.evidence(by_itself(whole))
-        if found > evidence / 2:
+        if found > evidence / 2 and event > before / 2:
             break
         evidence = found
     few = found < 1.0 and found * events.n_events < best.n_clusters * (d + 1)
@@ -280,12 +293,13 @@ def fit(
     start: Moments | Partition,
     number: int,
     cold: bool,
+    family: FamilyLike,
 ) -> Result:
     """One refit, challenged by one from nothing if `cold`; the same seed and number give the same clusters."""
     rng = np.random.default_rng([settings.seed, number])
     if settings.refit == "bkm":
         margin = TUNING.margin_nats if cold else None
-        return refit_bkm(settings.family, tree, start, rng, settings.mixture, "quick", challenge=margin)
+        return refit_bkm(family, tree, start, rng, settings.mixture, "quick", challenge=margin)
     best = fit_other(settings, tree, start, rng)
     if cold:
         challenger = fit_other(settings, tree, None, np.random.default_rng([settings.seed, number]))

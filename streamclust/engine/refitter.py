@@ -240,7 +240,14 @@ class Refitter:
         stream = self.stream
         born = stream.lineage.born(stream.n_seen, 0, weight_of(tree))
         stream.counters.learnt_until = stream.n_seen
-        return Model(0, stream.n_seen, single(stream.settings, tree), (born,), sketch=stream.sketch)
+        return Model(
+            0,
+            stream.n_seen,
+            single(stream.settings, tree),
+            (born,),
+            sketch=stream.sketch,
+            transform=stream.transform,
+        )
 
     # ---------------------------------------------------------------- publishing
 
@@ -267,6 +274,7 @@ class Refitter:
             stream.sketch,
             plateaus=found.plateaus,
             opened=tuple(one for one in old.opened if one.cluster in ids),
+            transform=stream.transform,
         )
         stream.publish(model, CommonWeight(found.shared, found.old_weight, found.new_weight))
         model = stream.published

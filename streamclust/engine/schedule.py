@@ -60,6 +60,17 @@ def next_refit(
     return n + max(min((growth - 1) * n, every), int(min(more * evidence, MAX_GAP_EVENTS)))
 
 
+def next_transform(n: int, due: int) -> int:
+    """Event count of the next decision about transforms after n, at four times that of the last; or never.
+
+    >>> next_transform(100, 128), next_transform(600, 128), next_transform(2048, 2048) == NEVER
+    (128, 2048, True)
+    """
+    while due <= n:
+        due *= 4
+    return due if due <= TUNING.window_events else NEVER
+
+
 def lag(n: int, following: int) -> int:
     """Events until a refit that starts at n is published: half of those until the following refit, or n/2."""
     return 0 if n < TUNING.settled_events else min(following - n, n) // 2

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streamclust._kernels.levels.distances import squared_distances
 from streamclust._kernels.types import Floats, Ints
 from streamclust.families import AnyFamily, Mixture
 from streamclust.families.gaussian import GaussianParameters
@@ -216,10 +217,8 @@ class GaussianClusters:
     def losses(self, c: int, others: Ints) -> Floats:
         """Nats lost by merging cluster c with each of the others."""
         n = self.weight[c] + self.weight[others]
-        within = (self.within[c] + self.within[others]) / n[:, None, None]
         share = self.weight[c] / n
-        step = self.mean[others] - self.mean[c]
-        apart = np.einsum("kd,kd->k", step, np.linalg.solve(within, step[:, :, None])[:, :, 0])
+        apart = distances_from(c, others, self.mean, self.within, self.weight)
         # clusters of any shape may have one mean (a ring and its middle), and no component near each other
         apart = np.maximum(apart, self.near[c, others])
         of_means = n / 2 * np.log1p(share * (1 - share) * apart)
@@ -340,10 +339,20 @@ def distances(bells: Bells) -> Floats:
     scatter = bells.covariance * bells.weight[:, None, None]
     for c in range(k - 1):
         others = np.arange(c + 1, k)
-        within = (scatter[c] + scatter[others]) / (bells.weight[c] + bells.weight[others])[:, None, None]
-        step = bells.mean[others] - bells.mean[c]
-        found[c, others] = np.einsum("kd,kd->k", step, np.linalg.solve(within, step[:, :, None])[:, :, 0])
+        found[c, others] = distances_from(c, others, bells.mean, scatter, bells.weight)
     return found + found.T
+
+
+def distances_from(c: int, others: Ints, mean: Floats, scatter: Floats, weight: Floats) -> Floats:
+    """Squared distance of mean c from others, in the covariance within the two."""
+    found = squared_distances(mean, scatter, weight, c, others)
+    lost = others[np.isinf(found)]  # rounding made a covariance singular
+    if len(lost):
+        within = (scatter[c] + scatter[lost]) / (weight[c] + weight[lost])[:, None, None]
+        step = mean[lost] - mean[c]
+        solved = np.linalg.solve(within, step[:, :, None])[:, :, 0]
+        found[np.isinf(found)] = np.einsum("kd,kd->k", step, solved)
+    return found
 
 
 def pairs_of_groups(values: Floats, owner: Ints, k: int, best: np.ufunc) -> Floats:

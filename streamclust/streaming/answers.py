@@ -125,6 +125,7 @@ class Answers(FixedParameters, Predictions, ClusterQueries):
                     last_refusal=self._pipeline.refusals.latest,
                     n_shards=len(self._pipeline.engine.shards),
                     categories=categories_of(self._pipeline.schema),
+                    transformed=frozenset(self._pipeline.engine.transform.columns.tolist()),
                 )
             )
 
@@ -176,7 +177,9 @@ class Answers(FixedParameters, Predictions, ClusterQueries):
     def _portrait(self, state: object) -> Portrait:
         """The clusters of a state."""
         if hasattr(state, "leaves"):
-            return portrait_of_snapshot(cast("Dendrogram", state), self.family, self.feature_names)
+            return portrait_of_snapshot(
+                cast("Dendrogram", state), self._pipeline.engine.settings.family_name, self.feature_names
+            )
         return portrait_of_model(self._loaded(state), MAX_EVENTS)
 
     def _loaded(self, state: object) -> Answers:

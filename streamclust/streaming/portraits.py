@@ -72,7 +72,8 @@ def portrait_of_model(model: Answers, n_events: int = 0) -> Portrait:
     if not clusters:
         raise ValueError("there is nothing to compare: a clusterer has not learnt any event")
     mixture, rows = clusters[0].mixture, [cluster.place for cluster in clusters]
-    mean, ids = mixture.mean[rows], np.array([cluster.id for cluster in clusters], dtype=np.int64)
+    mean, std = (part[rows] for part in mixture.in_units())
+    ids = np.array([cluster.id for cluster in clusters], dtype=np.int64)
     latest = model.latest(n_events) if n_events else np.empty((0, len(names)))
     padded = np.full((len(mean), latest.shape[1]), np.nan)
     padded[:, : mean.shape[1]] = mean
@@ -82,7 +83,7 @@ def portrait_of_model(model: Answers, n_events: int = 0) -> Portrait:
         ids,
         np.array([cluster.weight for cluster in clusters]),
         mean,
-        deviations(mixture.family, mean, mixture.std[rows]),
+        deviations(mixture.family, mean, std),
         {cluster.id: cluster.name for cluster in clusters if cluster.name},
         tuple(model.events),
         np.concatenate([latest, padded]),

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from streamclust.families import FAMILIES, Finite
 from streamclust.levels import chosen_level, default_level, levels_of, path_of_counts, path_of_gaussians
-from streamclust.levels.path import evidence_needed
+from streamclust.levels.path import distances_from, evidence_needed
 from streamclust.moments import Moments
 from streamclust.shapes.joins import by_first
 from tests.naive import levels as naive
@@ -138,15 +138,16 @@ def test_a_far_group_leaves_the_levels_of_the_others(seed, d, k, far):
         assert_array_equal(both.labels(number + 1)[:k], alone.labels(number))
 
 
-@given(seed=seeds, d=st.integers(1, 3), k=st.integers(2, 6), copies=st.integers(2, 5))
-def test_clusters_elsewhere_change_nothing_that_a_pair_needs(seed, d, k, copies):
-    """Of clusters that are there several times, far apart, each copy's merges come at the same ζ."""
-    components, _ = gaussians(seed, d, k)
-    steps = np.arange(copies)[:, None] * np.full(d, 1e4)
-    many = Moments.stack([components.shift(step) for step in steps])
-    one = path_of_gaussians(components, np.arange(k))
-    found = path_of_gaussians(many, np.arange(k * copies))
-    assert_allclose(found.zeta[: copies * (k - 1)], np.repeat(one.zeta, copies), rtol=1e-4)
+@given(d=st.integers(1, 3), copies=st.integers(2, 9), gap=st.floats(0.1, 20.0), n=st.floats(20, 1e5))
+def test_clusters_elsewhere_change_nothing_that_a_pair_needs(d, copies, gap, n):
+    """Of a pair that is there several times, far apart, each merges at the same ζ."""
+    mean = np.zeros((2, d))
+    mean[1, 0] = gap
+    pair = Moments(np.full(2, n), mean, np.full((2, d, d), n * np.eye(d)), "full")
+    many = Moments.stack([pair.shift(np.full(d, 1e6 * copy)) for copy in range(copies)])
+    one = path_of_gaussians(pair, np.arange(2))
+    found = path_of_gaussians(many, np.arange(2 * copies))
+    assert_allclose(found.zeta[:copies], np.repeat(one.zeta, copies), rtol=1e-3)
 
 
 @given(seed=seeds, d=st.integers(1, 3), k=st.integers(2, 9), number=st.integers(1, 9))
@@ -194,3 +195,22 @@ def test_a_choice_is_among_the_levels_and_within_what_was_asked(seed, k, least, 
     assert 1 <= chosen_level(path, n) <= chosen_level(path, 2 * n) <= finest
     shown = [level.n_clusters for level in levels_of(path, auto) if level.shown]
     assert shown == [auto]
+
+
+@given(seed=seeds, d=st.integers(1, 5), bend=st.sampled_from([0.0, -1e-12]))
+def test_distances_are_those_of_solving(seed, d, bend):
+    """Also where rounding made a covariance indefinite, in the last feature."""
+    rng = np.random.default_rng(seed)
+    mean, weight = rng.normal(size=(4, d)), rng.uniform(1, 50, size=4)
+    half = rng.normal(size=(4, d, d))
+    scatter = half @ half.transpose(0, 2, 1) + np.eye(d)
+    if bend and d > 1:
+        scatter[:, :, -1], scatter[:, -1, :] = scatter[:, :, 0], scatter[:, 0, :]
+        scatter[:, -1, -1] = scatter[:, 0, 0] * (1 + bend)
+    others = np.array([0, 3, 1])
+    expected = [
+        (mean[o] - mean[2])
+        @ np.linalg.solve((scatter[2] + scatter[o]) / (weight[2] + weight[o]), mean[o] - mean[2])
+        for o in others
+    ]
+    assert_allclose(distances_from(2, others, mean, scatter, weight), expected, rtol=1e-3 if bend else 1e-7)

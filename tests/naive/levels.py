@@ -53,7 +53,7 @@ def loss(a, b, weight, mean, covariance, points=15):
 
 
 def merges(weight, mean, covariance, owner):
-    """Each level's clusters, as sets of components, the loss of the merge that follows, and the weight of what it makes."""
+    """Each level's clusters, as sets of components; loss of the merge that follows, and weight of the two."""
     sets = [list(np.flatnonzero(owner == c)) for c in range(owner.max() + 1)]
     found = []
     while len(sets) > 1:

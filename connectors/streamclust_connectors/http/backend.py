@@ -407,7 +407,7 @@ class Backend:
         raise HttpProblem(404, f"there is no snapshot {version}; only the latest {MAX_SNAPSHOTS} are kept")
 
     def changes(self, version: int, since: int) -> dict[str, Any]:
-        """What became of the clusters of one snapshot until another."""
+        """Changes of the clusters from one snapshot to another."""
         before, now = self.snapshot(since), self.snapshot(version)
         found = compare_snapshots(before.portrait, now.portrait)
         return {

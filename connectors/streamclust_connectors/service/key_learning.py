@@ -113,10 +113,11 @@ class KeyLearning(BatchLearning):
     def _keys(self, events: Decoded) -> list[str | None]:
         if self.models.by_record_key:
             return [
-                None if record.key is None else record.key.decode("utf-8", "replace")
+                None if record.key is None else record.key.decode("utf-8", "backslashreplace")
                 for record in events.records
             ]
-        return [None if key is None else text_key(key) for key in events.keys or []]
+        assert events.keys is not None, "the decoder has no path of a key"
+        return [None if key is None else text_key(key) for key in events.keys]
 
     def _by_key(self, partition: Partition, events: Decoded) -> list[KeyEvents]:
         """The events of each key, checked by its model."""

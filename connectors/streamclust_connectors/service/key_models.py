@@ -147,7 +147,7 @@ class KeyModels:
     @property
     def n_seen(self) -> int:
         """Number of events learnt of the partitions that are here."""
-        return sum(self._n_seen.values())
+        return sum(list(self._n_seen.values()))
 
     @property
     def shards(self) -> KeyShards:
@@ -265,7 +265,7 @@ class KeyShards:
     @property
     def n_seen(self) -> dict[Partition, int]:
         """Number of events learnt of each partition."""
-        return {name: self._models._n_seen[name] for name in self._models.partitions}
+        return {name: self._models._n_seen.get(name, 0) for name in self._models.partitions}
 
     @property
     def names(self) -> tuple[Partition, ...]:

@@ -109,6 +109,24 @@ class SearchTuning:
     """Iterations of leave-one-out relabelling without a lower F, or partitions of a search for the radius of DP-means
     no better than the best, after which it ends. Time against F; not distinguished."""
 
+    # ---------------------------------------------------------------- transforms of skewed features
+
+    min_span: float = 25.0
+    """Ratio of the last to the first hundredth of a feature's positive values from which its logarithm is tried: that
+    of the exponential of a normal of deviation 0.7. Less is nearly symmetric. Decided by `benchmarks/mixed.py`
+    (skewed numbers: with 100, K 5 and 6 for 3); of 9 real tables the same features are taken with 25 and 100."""
+    tail_share: float = 0.01
+    """Share of the values on either side that the span leaves out: single extremes are no tail."""
+    knee_share: float = 0.1
+    """Share of the values that are nearer to 0 than the knee. Fewer would find clusters in an exponential's values near
+    0; decided by exponentials, and by logarithms of normals, to which a hundredth and a tenth are alike."""
+    transform_nats: float = 10.0
+    """Nats by which a transform must lower F. Not distinguished: planted tails gain 150 or more in 1,000 rows."""
+    transform_rows: int = 1000
+    """Rows that the evidence is taken from, at most. Time against power; not distinguished."""
+    min_skewed_events: int = 20
+    """Positive values from which a feature can be told to span decades."""
+
     # ---------------------------------------------------------------- time and memory alone
 
     max_iterations: int = 200
