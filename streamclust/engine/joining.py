@@ -19,13 +19,20 @@ if TYPE_CHECKING:
 
 
 def joined_components(
-    result: Result, points: Floats, weight: Floats, component: Ints, parent: Ints, anew: bool = False
+    result: Result,
+    points: Floats,
+    weight: Floats,
+    component: Ints,
+    parent: Ints,
+    anew: bool = False,
+    evidence: float = 1.0,
 ) -> tuple[Ints, Ints]:
     """The cluster of each component, numbered by first component; and pairs that are one plateau.
 
     `component` is the one that each point belongs to, `parent` the cluster that each component was part of before, -1
     for none. What was joined stays so unless its height is above 0 by a standard error, and what was apart stays so
-    unless it is below by as much. `anew`: joins are judged by their heights alone, whatever they were before.
+    unless it is below by as much. `anew`: joins are judged by their heights alone, whatever they were before. An event
+    counts for `evidence` independent ones: errors are larger where that is less than 1.
     """
     tree = tree_of(result, points, weight, component)
     edges = tree.edges
@@ -35,7 +42,7 @@ def joined_components(
     known = (one >= 0) & (other >= 0)
     leaning = np.where(known & (not anew), np.where(one == other, 1.0, -1.0), 0.0)
     caution = TUNING.caution_errors if isinstance(result, Mixture) else 0.0
-    return tree.clusters((leaning - caution) * edges.error), tree.plateaus
+    return tree.clusters((leaning - caution) * edges.error / np.sqrt(evidence)), tree.plateaus
 
 
 def component_joins(model: Model, points: Floats, weight: Floats) -> ComponentJoins | None:

@@ -100,7 +100,7 @@ def with_whole_ways(result: Result, ways: tuple[Floats, ...]) -> Result:
     model, d = by_itself(result), result.clusters.n_features
     if result.n_clusters == 1 or model.whitened_features < d:
         return result
-    parts = [(model.nearest(rows).component, rows[:, :d]) for rows in ways]
+    parts = [(model.see(rows).cell, rows[:, :d]) for rows in ways]
     source = sources(parts, result.n_clusters)
     k = int(source.max()) + 1
     return result if k == result.n_clusters else having(result, result.clusters.to_groups(source, k))
@@ -190,7 +190,10 @@ def joins(
     )
     known = parents[:n] if given.old.version > 0 else [-1] * n
     shown = chosen(found, np.arange(n)) if len(retired) else found
-    owner, plateaus = joined_components(shown, points, weight, component[:m][seen], np.array(known), anew)
+    evidence = min(1.0, given.tree.n_independent / max(given.events.n_events, 1.0))
+    owner, plateaus = joined_components(
+        shown, points, weight, component[:m][seen], np.array(known), anew, evidence
+    )
     _, old = np.unique(given.old.membership.owners[retired], return_inverse=True)
     pairs = tuple((i, j) for i, j in plateaus.tolist())
     return np.concatenate([owner, owner.max() + 1 + old]), pairs
