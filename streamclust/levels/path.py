@@ -212,15 +212,18 @@ class GaussianClusters:
         peak, saddle = landscape(bells, distance, plateaus)
         self.peak = np.array([peak[owner == c].max() for c in range(k)])
         self.near = pairs_of_groups(distance, owner, k, np.minimum)
+        self.single = np.bincount(owner) == 1
         self.saddle = pairs_of_groups(saddle, owner, k, np.maximum)
 
     def losses(self, c: int, others: Ints) -> Floats:
         """Nats lost by merging cluster c with each of the others."""
         n = self.weight[c] + self.weight[others]
         share = self.weight[c] / n
-        apart = distances_from(c, others, self.mean, self.within, self.weight)
+        apart = self.near[c, others]
+        several = np.flatnonzero(~(self.single[c] & self.single[others]))
         # clusters of any shape may have one mean (a ring and its middle), and no component near each other
-        apart = np.maximum(apart, self.near[c, others])
+        of_all = distances_from(c, others[several], self.mean, self.within, self.weight)
+        apart[several] = np.maximum(of_all, apart[several])
         of_means = n / 2 * np.log1p(share * (1 - share) * apart)
         depth = np.maximum(np.minimum(self.peak[c], self.peak[others]) - self.saddle[c, others], 0.0)
         of_density = np.minimum(self.weight[c], self.weight[others]) * depth
@@ -231,6 +234,7 @@ class GaussianClusters:
         n = self.weight[a] + self.weight[b]
         self.mean[a] += self.weight[b] / n * (self.mean[b] - self.mean[a])
         self.within[a] += self.within[b]
+        self.single[a] = False
         self.weight[a] = n
         self.peak[a] = max(self.peak[a], self.peak[b])
         self.near[a] = self.near[:, a] = np.minimum(self.near[a], self.near[b])
