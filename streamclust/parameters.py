@@ -29,6 +29,10 @@ ScaleName = Literal["deviation", "unit"]
 DetailName = Literal["auto", "fine", "coarse"]
 Categorical = Literal["auto", False] | Collection[Hashable]
 """Which columns are categories: those that look so, none, or those named."""
+TransformOf = Literal["log", "none"] | float
+"""Of one feature: by logarithm with a knee from the data, as it is, or with this knee."""
+Transforms = Literal["auto", "none"] | Mapping[Hashable, TransformOf]
+"""Which skewed features are compared by their logarithm: those that the evidence says, none, or by name."""
 Detail = DetailName | float
 """How fine clusters are: by name, or a number of events that tell two clusters apart."""
 LevelName = int | Literal["fine"] | None
@@ -127,8 +131,8 @@ PARAMETERS: dict[str, Parameter] = {
     ),
     "detail": Parameter(
         Detail,
-        "fine",
-        'How fine the clusters shown are: "fine" (all that refits can tell apart), "auto" (the level that stands out), '
+        "auto",
+        'How fine the clusters shown are: "auto" (the level that stands out), "fine" (all that refits can tell apart), '
         '"coarse" (the next coarser level that stands out) or a number of events that tell two clusters apart.',
         "Refits find the finest clusters; a path of merges leads from them to one, and any level of it can be shown. "
         "It may be changed at any time, and takes effect at once.",
@@ -204,7 +208,7 @@ PARAMETERS: dict[str, Parameter] = {
         int | None,
         None,
         "Gaussian events of more features than this are reduced to this many directions at most; by default those of "
-        "more than 64 features, to at most 16.",
+        "more than 64 features, to at most 16, or 64 where clusters of unit length overlap in those.",
         "The directions are those in which the first 1,024 events vary most above the noise; until then events wait, "
         "and all are one cluster. Clusters are found in these directions, and reported in the features.",
         use_none_to="reduce events of more than 64 features",
@@ -228,6 +232,16 @@ PARAMETERS: dict[str, Parameter] = {
         50,
         "Number of values of a category that are told apart; later ones count as one.",
         least=2,
+    ),
+    "transforms": Parameter(
+        Transforms,
+        "auto",
+        'Skewed features that are compared by their logarithm: "auto" (features without negative values that span '
+        'more than a decade, where the clusters are much likelier so), "none", or a mapping of features to "log", '
+        '"none" or the value (knee) below which the transform is linear.',
+        'A feature\'s knee is the value that a tenth of its values are smaller than. "auto" decides when 128, 512 and '
+        "2,048 events have come, and when `settle` is called before; then transforms stay. Features are reported in "
+        "their own units: the mean of one that is transformed is a median.",
     ),
     "outliers": Parameter(
         float | None,
@@ -271,6 +285,7 @@ NOT_TAKEN: dict[str, dict[str, str]] = {
         "max_features": "the engine is told its number of columns",
         "max_directions": "the engine learns rows that were reduced",
         "scale": "the engine learns rows that were scaled",
+        "transforms": "the engine is told which columns are transformed, by whoever knows their names",
         "outliers": "labels are made by who asks the model",
     },
     "EngineSection": {
@@ -340,6 +355,17 @@ use refit="bkm" for it
             f'shape="any" joins Gaussians: family must be one of {", ".join(GAUSSIANS)}, '
             f'got {given.get("family")!r}; use shape="ellipse" for it'
         )
+
+
+def wishes_by_column(transform: Transforms, names: Sequence[Hashable]) -> dict[int, TransformOf]:
+    """The transforms asked for by the columns of the features that are known.
+
+    >>> wishes_by_column({"amount": "log", "age": "none"}, ["age", "channel"])
+    {0: 'none'}
+    """
+    if isinstance(transform, str):
+        return {}
+    return {j: transform[name] for j, name in enumerate(names) if name in transform}
 
 
 def check_detail(detail: object) -> None:

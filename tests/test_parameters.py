@@ -40,7 +40,10 @@ from tests.streams import clustered
 
 ESTIMATORS = [StreamClusterer, StreamEstimator]
 PLACES = [*ESTIMATORS, EngineSettings, EngineSection]
-NAMES_ARE_TEXT = {"feature_order": tuple[str, ...] | None}
+NAMES_ARE_TEXT = {
+    "feature_order": tuple[str, ...] | None,
+    "transforms": Literal["auto", "none"] | dict[str, Literal["log", "none"] | float],
+}
 """In a settings file."""
 
 
@@ -207,7 +210,9 @@ def test_what_the_estimator_takes_reaches_its_engine():
         "warmup": 50, "half_life": 1e4, "drift": "ignore", "birth_penalty": 4.0, "shape": "any", "detail": "fine",
         "n_clusters": None, "background": False, "seed": 3,
     }  # fmt: skip
-    beside = {"on_event": told.append, "max_directions": 8, "scale": "deviation", "outliers": None}
+    beside = {
+        "on_event": told.append, "max_directions": 8, "scale": "deviation", "transforms": "none", "outliers": None,
+    }  # fmt: skip
     model = StreamEstimator(**other, **beside).fit(rows)
     assert {*other, *beside} == set(model.get_params())
     assert dataclasses.asdict(model.engine_.settings) == other | {"leaf_size": EngineSettings().leaf_size}

@@ -19,6 +19,7 @@ from streamclust.levels import Level, levels_of
 from streamclust.lineage import Change
 from streamclust.moments import Moments
 from streamclust.parameters import (
+    GAUSSIANS,
     Detail,
     DriftChoice,
     FamilyName,
@@ -27,10 +28,13 @@ from streamclust.parameters import (
     RefitName,
     ScaleName,
     ShapeName,
+    Transforms,
+    wishes_by_column,
 )
 from streamclust.refit.bkm.fit import check_points
 from streamclust.schema.frames import warn_left_out, without_text
 from streamclust.tree.rows import check_rows
+from streamclust.utils.late import issparse
 
 OUTLIER = -1
 """Label of a point that is more novel than nearly all."""
@@ -40,7 +44,7 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
     """The streaming engine, scikit-learn style: `partial_fit` learns, refits come by themselves.
 
     Columns of a frame that are text or dates are left out, with a warning that names them. Missing values (NaN) are
-    drawn from the clusters, as in `StreamClusterer`.
+    drawn from the clusters, as in `StreamClusterer`. A sparse table counts as a dense one.
 
     Labels are ids: they last from refit to refit, and one that has gone does not come back.
 
@@ -79,7 +83,7 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         Whether each component that is found is a cluster ("ellipse"), or Gaussians that are pieces of one shape, a
         ring, say, are joined into one ("any"); by default "any" for Gaussians and refit="bkm", else "ellipse".
     detail
-        How fine the clusters shown are: "fine" (all that refits can tell apart), "auto" (the level that stands out),
+        How fine the clusters shown are: "auto" (the level that stands out), "fine" (all that refits can tell apart),
         "coarse" (the next coarser level that stands out) or a number of events that tell two clusters apart. Refits
         find the finest clusters; a path of merges leads from them to one, and any level of it can be shown. It may be
         changed at any time, and takes effect at once.
@@ -94,13 +98,19 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         The same seed and events give the same clusters, however the events were batched.
     max_directions
         Gaussian events of more features than this are reduced to this many directions at most; by default those of more
-        than 64 features, to at most 16. The directions are those in which the first 1,024 events vary most above the
-        noise; until then events wait, and all are one cluster. Clusters are found in these directions, and reported in
-        the features.
+        than 64 features, to at most 16, or 64 where clusters of unit length overlap in those. The directions are those
+        in which the first 1,024 events vary most above the noise; until then events wait, and all are one cluster.
+        Clusters are found in these directions, and reported in the features.
     scale
         How wide events are compared: with each feature in its own deviations ("deviation"), or by their angle ("unit"),
         for embeddings and texts. "unit" divides every event by its length first, however many features it has; an event
         of zeros is refused.
+    transforms
+        Skewed features that are compared by their logarithm: "auto" (features without negative values that span more
+        than a decade, where the clusters are much likelier so), "none", or a mapping of features to "log", "none" or
+        the value (knee) below which the transform is linear. A feature's knee is the value that a tenth of its values
+        are smaller than. "auto" decides when 128, 512 and 2,048 events have come, and when `settle` is called before;
+        then transforms stay. Features are reported in their own units: the mean of one that is transformed is a median.
     outliers
         Events that are more novel than all but this share of recent events are outside every cluster, and have the id
         -1; by default every event has a cluster. `predict_one` of a stream returns None for them. It may be changed at
@@ -128,13 +138,14 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         drift: DriftChoice = "follow",
         birth_penalty: float | None = None,
         shape: ShapeName | None = None,
-        detail: Detail = "fine",
+        detail: Detail = "auto",
         n_clusters: NumberOfClusters = None,
         background: bool = True,
         on_event: Callable[[Change], object] | None = None,
         seed: int = 0,
         max_directions: int | None = None,
         scale: ScaleName = "deviation",
+        transforms: Transforms = "auto",
         outliers: float | None = None,
     ) -> None:
         self.family = family
@@ -154,6 +165,7 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         self.seed = seed
         self.max_directions = max_directions
         self.scale = scale
+        self.transforms = transforms
         self.outliers = outliers
 
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -188,19 +200,24 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
 
     def _validated(self, X: ArrayLike, reset: bool) -> Floats:
         """Rows of numbers, NaN where one is missing."""
-        points: Floats = validate_data(self, X, dtype=np.float64, reset=reset, ensure_all_finite="allow-nan")
+        found = validate_data(
+            self, X, accept_sparse=True, dtype=np.float64, reset=reset, ensure_all_finite="allow-nan"
+        )
+        points: Floats = found.toarray() if issparse(found) else found
         return points
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
+        tags.input_tags.allow_nan = tags.input_tags.sparse = True
         return tags
 
     def _start(self, points: Floats, drift: DriftChoice) -> None:
         free = ("on_event", "outliers", "detail", "n_clusters")
         self._started_with = {name: value for name, value in self.get_params().items() if name not in free}
         told = self.get_params() | {"drift": drift}
-        ours = {name: told.pop(name) for name in ("on_event", "max_directions", "scale", "outliers")}
+        ours = {
+            name: told.pop(name) for name in ("on_event", "max_directions", "scale", "transforms", "outliers")
+        }
         check_parameters(ours)
         if self.family == "mixed":
             raise ValueError(
@@ -208,6 +225,14 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
             )
         self.engine_ = Engine(0, EngineSettings(**told), self.on_event)
         self.projection_ = Projection(self.engine_, self.max_directions, self.scale)
+        names = getattr(self, "feature_names_in_", range(points.shape[1]))
+        wishes = wishes_by_column(self.transforms, list(names))
+        self.engine_.transforms.ask(self.transforms == "auto" and self._may_transform, wishes)
+
+    @property
+    def _may_transform(self) -> bool:
+        """Whether the evidence may decide that features are transformed."""
+        return self.family in GAUSSIANS and self.scale == "deviation" and self.birth_penalty is None
 
     def _check_unchanged(self) -> None:
         """Raise ValueError if a parameter was set that what was learnt until now rests on."""
@@ -281,7 +306,8 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         """One row per cluster, as of now."""
         check_is_fitted(self, "engine_")
         found = self.engine_.queries.clusters()
-        return found if self.engine_.sketch is None else self.engine_.sketch.expand_moments(found)
+        back = self.engine_.transform if self.engine_.sketch is None else self.engine_.sketch
+        return back.expand_moments(found)
 
     @property
     def means_(self) -> Floats:

@@ -23,6 +23,7 @@ from streamclust.checkpoint.state import (
     shard_from_state,
     shard_state,
     sketch_from_state,
+    transform_from_state,
 )
 from streamclust.checkpoint.validation import check_projection, check_refusals
 from streamclust.checkpoint.waiting_events import pack_projection, unpack_projection
@@ -54,6 +55,7 @@ __all__ = [
     "shard_state",
     "sketch_from_state",
     "summary_in",
+    "transform_from_state",
     "unpack_projection",
     "waiting_in",
     "write",

@@ -5,22 +5,31 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from streamclust.checkpoint.state import sketch_from_state, with_sketch
+from streamclust.checkpoint.state import (
+    sketch_from_state,
+    transform_from_state,
+    with_sketch,
+    with_transform,
+)
 from streamclust.checkpoint.waiting_events import pack_waiting, unpack_waiting, waiting_of
 from streamclust.engine.shard import Shard
 from streamclust.engine.shards import key_of
 from streamclust.engine.wide_events import Block
-from streamclust.sketch import Sketch
+from streamclust.sketch import Sketch, Transform
 from streamclust.utils.state import Arrays, State, under
 
 
 def handed_on(
-    summary: State | None, waiting: Sequence[Block], sketch: Sketch | None, more: dict[str, Any]
+    summary: State | None,
+    waiting: Sequence[Block],
+    sketch: Sketch | None,
+    more: dict[str, Any],
+    transform: Transform,
 ) -> State:
     """A shard for another clusterer to adopt; no summary: all its events wait."""
     arrays: Arrays = {} if summary is None else dict(summary.arrays)
     values = {} if summary is None else dict(summary.values)
-    with_sketch(State(arrays, values), sketch)
+    with_transform(with_sketch(State(arrays, values), sketch), transform)
     values |= more
     if waiting:
         values["waiting"] = pack_waiting(waiting, "", arrays)
@@ -51,4 +60,4 @@ def shard_in(state: State, key: Hashable) -> State | None:
     for kept in state.values.get("clocks", []):
         if key_of({"key": kept["shard"]}) == key:
             more["clock"] = kept["clock"]
-    return handed_on(summary, waiting, sketch_from_state(state), more)
+    return handed_on(summary, waiting, sketch_from_state(state), more, transform_from_state(state))

@@ -11,10 +11,11 @@ from streamclust.engine.settings import OLDER_SETTINGS
 from streamclust.engine.shard import Shard
 from streamclust.engine.shards import MERGED, key_of
 from streamclust.engine.stream import Stream
-from streamclust.sketch import Sketch
+from streamclust.sketch import Sketch, Transform
 from streamclust.utils.state import State
 
-OLDER = OLDER_SETTINGS
+OLDER = OLDER_SETTINGS | {"transforms": "none"}
+"""Parameters that older checkpoints do not name, as they were then."""
 
 shard_state = Shard.to_state
 shard_from_state = Shard.from_state
@@ -36,20 +37,23 @@ def engine_from_state(state: State) -> Engine:
 
 
 def model_state(model: Model) -> State:
-    """State of a published model, with its sketch."""
+    """State of a published model, with its sketch and its transform."""
     arrays, values = model.to_state()
-    return with_sketch(State(arrays, values), model.sketch)
+    return with_transform(with_sketch(State(arrays, values), model.sketch), model.transform)
 
 
 def model_from_state(state: State) -> Model:
     """The model that `model_state` saved."""
-    return replace(Model.from_state(state), sketch=sketch_from_state(state))
+    transform = transform_from_state(state)
+    return replace(Model.from_state(state), sketch=sketch_from_state(state), transform=transform)
 
 
 def model_in(state: State) -> Model | None:
     """The published model of a saved clusterer; None if it has learnt nothing."""
     saved = state.part("model")
-    return None if saved is None else Model.from_state(saved, sketch_from_state(state))
+    if saved is None:
+        return None
+    return replace(Model.from_state(saved, sketch_from_state(state)), transform=transform_from_state(state))
 
 
 def with_sketch(state: State, sketch: Sketch | None) -> State:
@@ -57,6 +61,18 @@ def with_sketch(state: State, sketch: Sketch | None) -> State:
     if sketch is not None:
         sketch.to_state().add_to(state.arrays, state.values, "sketch")
     return state
+
+
+def with_transform(state: State, transform: Transform) -> State:
+    """The state with that of a transform as a part, if any feature is transformed."""
+    if not transform.is_none:
+        transform.to_state().add_to(state.arrays, state.values, "transform")
+    return state
+
+
+def transform_from_state(state: State) -> Transform:
+    """The transform that is a part of a state."""
+    return Transform.from_state(state.part("transform"))
 
 
 def sketch_from_state(state: State) -> Sketch | None:
@@ -79,5 +95,7 @@ __all__ = [
     "shard_from_state",
     "shard_state",
     "sketch_from_state",
+    "transform_from_state",
     "with_sketch",
+    "with_transform",
 ]

@@ -92,14 +92,16 @@ def check_counter(name: str, value: object) -> None:
 def check_ring(name: str, ring: EventRing, width: int) -> None:
     """The latest events, their weights and numbers."""
     whole(f"count of {name}", ring.count)
-    check_array(f"rows of {name}", ring.rows, (ring.size, width))
+    room = len(ring.rows)
+    must(len(ring) <= room <= ring.size, f"{name} has room for {room} events, of {ring.count}")
+    check_array(f"rows of {name}", ring.rows, (room, width))
     must(
         bool((np.abs(ring.rows) <= MAX_MAGNITUDE).all()),
         f"rows of {name} hold numbers beyond {MAX_MAGNITUDE:g}",
     )
-    check_array(f"weight of {name}", ring.weight, (ring.size,))
+    check_array(f"weight of {name}", ring.weight, (room,))
     must(bool((ring.weight >= 0).all()), f"weights of {name} are negative")
-    check_array(f"numbers of {name}", ring.at, (ring.size,), kind="i")
+    check_array(f"numbers of {name}", ring.at, (room,), kind="i")
 
 
 def check_shown(model: Model, n_components: int) -> None:
@@ -137,6 +139,7 @@ def check_model(model: Model, n_features: int) -> None:
     """Check a published model of events that have at most `n_features` coordinates."""
     whole("version of the model", model.version)
     whole("n_seen of the model", model.n_seen)
+    whole("revision of the model", model.revision)
     clusters = check_result("model", model.result, n_features)
     for name in (*model.ids, *model.hidden):
         whole("id of a cluster", name)

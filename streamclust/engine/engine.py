@@ -27,12 +27,13 @@ from streamclust.engine.shard import Shard
 from streamclust.engine.shards import Shards
 from streamclust.engine.shown_level import ShownLevel
 from streamclust.engine.stream import Counters, Stream
+from streamclust.engine.transform_search import TransformSearch
 from streamclust.families.mixed import NUMBER
 from streamclust.lineage import Change, Lineage
 from streamclust.moments import Moments
 from streamclust.parameters import Detail, NumberOfClusters
 from streamclust.refit.bkm.fit import check_points
-from streamclust.sketch import Sketch
+from streamclust.sketch import Sketch, Transform
 from streamclust.tree import SummaryTree
 from streamclust.tree.rows import check_rows
 from streamclust.utils.interrupts import HeldInterrupts
@@ -69,6 +70,7 @@ class Engine:
         retirement = Retirement(stream, self.present)
         self.monitor = Monitor(stream, self.present, retirement, self.features)
         self.refitter = Refitter(stream, self.present, retirement)
+        self.transforms = TransformSearch(stream, self.present)
         self.layout = stream.settings.columns
         """Of each column, and of some that no event has yet: a number, or which category it is a value of."""
 
@@ -126,7 +128,7 @@ class Engine:
         if self.stream.led:
             return sys.maxsize
         counters, refit = self.stream.counters, self.stream.pending_refit
-        due = min(counters.next_refit, counters.next_look, counters.alarm.due)
+        due = min(counters.next_refit, counters.next_look, counters.alarm.due, self.transforms.due)
         return (due if refit is None else min(due, refit.due)) - counters.n_seen
 
     def do_due(self) -> None:
@@ -140,6 +142,8 @@ class Engine:
         before, looks = stream.model, stream.n_seen >= stream.counters.next_look
         if stream.pending_refit is not None and stream.n_seen >= stream.pending_refit.due:
             self.refitter.publish(stream.pending_refit)
+        if stream.n_seen >= self.transforms.due:
+            self._decide_transform()
         if stream.n_seen >= stream.counters.alarm.due:
             self.monitor.search_outside()
         if stream.counters.n_refits == 0 and stream.n_seen >= stream.counters.next_refit:
@@ -152,6 +156,28 @@ class Engine:
             self.refitter.start()
         if stream.model is not before or looks:
             self.monitor.add_to_history()
+
+    def _decide_transform(self) -> None:
+        """Decide which features are transformed, and refit if that has changed."""
+        if self.transforms.decide():
+            self.queries.forget()
+            if self.stream.counters.n_refits:
+                self.refitter.start(lag=0)
+
+    def transformed(self, rows: Floats) -> Floats:
+        """Rows in the coordinates of trees and clusters, where those are features or transformed features."""
+        return self.stream.transform.of(rows)
+
+    @property
+    def transform(self) -> Transform:
+        """Transform of skewed features."""
+        return self.stream.transform
+
+    def use_transform(self, transform: Transform) -> None:
+        """Transform features by this from now on: it was decided elsewhere."""
+        self.transforms.use(transform)
+        self.stream.counters.transform_due = schedule.NEVER
+        self.queries.forget()
 
     # ---------------------------------------------------------------- other ways to learn
 
@@ -206,6 +232,8 @@ class Engine:
         if self.n_seen and not self.led:
             if self.model is None:
                 attempt(self.stream, self.refitter.start)
+            if self.transforms.due < schedule.NEVER:
+                attempt(self.stream, self._decide_transform)
             self.stream.counters.last_challenge = 0.0  # search from nothing, too
             self.features.stop()
             self.stream.level.forget()
@@ -228,6 +256,8 @@ class Engine:
         stream, counters = self.stream, self.stream.counters
         if stream.sketch is None:
             stream.sketch = sketch
+            if sketch.independent:
+                stream.settings = self.shards.settings = replace(stream.settings, family="diagonal")
             self.shards.begin(sketch.n_directions)
             return
         reproject(stream, sketch)
@@ -316,6 +346,8 @@ class Engine:
         names = ours.keys() - {"detail", "n_clusters"}  # of what is shown, not of what is learnt
         if self.settings.is_mixed or other.settings.is_mixed:
             names -= {"family"}  # it tells the columns, and those are compared by name
+        if any(sketch is not None and sketch.independent for sketch in (self.sketch, other.sketch)):
+            names -= {"family"}  # it comes with the sketch, and sketches are compared
         differ = {name: (ours[name], theirs[name]) for name in sorted(names) if ours[name] != theirs[name]}
         if differ:
             raise ValueError(f"only streams of the same settings can be merged: they differ in {differ}")

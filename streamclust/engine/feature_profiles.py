@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from streamclust._kernels.types import Floats, Ints
 from streamclust.families.hellinger import hellinger
 from streamclust.moments import Moments
-from streamclust.sketch import Sketch
+from streamclust.sketch import Sketch, Transform
 
 if TYPE_CHECKING:
     from streamclust.engine.engine import Engine
@@ -51,6 +51,8 @@ class Profiles:
     variance: Floats
     overall_mean: Floats
     overall_variance: Floats
+    transform: Transform = field(default_factory=Transform.none)
+    """Of the features whose means and variances are of transformed values."""
 
     def describe(self, cluster: int) -> list[FeatureProfile]:
         """The features of one cluster, those that set it apart most first.
@@ -66,13 +68,16 @@ class Profiles:
         mean, variance = self.mean[place[0]], self.variance[place[0]]
         known = np.where(np.isnan(variance), self.overall_variance, variance)
         distance = hellinger(self.family, mean, known, self.overall_mean, self.overall_variance)
-        std, overall_std = np.sqrt(variance), np.sqrt(self.overall_variance)
+        each = np.stack([mean, self.overall_mean]), np.stack([variance, self.overall_variance])
+        found = self.transform.expand_moments(Moments(np.ones(2), *each, "diagonal"))
+        std, overall_std = np.sqrt(found.covariance)
+        mean, overall_mean = found.mean
         return [
             FeatureProfile(
                 self.names[d],
                 float(mean[d]),
                 float(std[d]),
-                float(self.overall_mean[d]),
+                float(overall_mean[d]),
                 float(overall_std[d]),
                 float(distance[d]),
             )
@@ -106,7 +111,16 @@ def profiles(engine: Engine, names: tuple[Hashable, ...], sketch: Sketch | None 
     own = rows.to_groups(model.nearest(points).cluster, len(clusters), "diagonal")
     total = rows.to_groups(None, kind="diagonal")
     variance = np.where(own.weight[:, None] > 0, own.covariance, feature_variances(clusters))
-    return Profiles(family, names, model.names, clusters.mean, variance, total.mean[0], total.covariance[0])
+    return Profiles(
+        family,
+        names,
+        model.names,
+        clusters.mean,
+        variance,
+        total.mean[0],
+        total.covariance[0],
+        model.transform,
+    )
 
 
 def feature_variances(rows: Moments) -> Floats:

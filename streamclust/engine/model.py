@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Integral
 from typing import Any, NamedTuple, Self, cast
@@ -23,6 +23,7 @@ from streamclust.engine.results import (
     chosen,
     cost_form,
     directions_of,
+    event_evidence_of,
     having,
     large_rows,
     log_density,
@@ -41,7 +42,7 @@ from streamclust.levels import Path
 from streamclust.moments import Moments
 from streamclust.parameters import LevelName
 from streamclust.refit.partition import Partition
-from streamclust.sketch import Rows, Sketch
+from streamclust.sketch import Rows, Sketch, Transform
 from streamclust.utils.late import logsumexp
 from streamclust.utils.state import State, fields_state, from_fields, prefixed, under
 
@@ -106,6 +107,7 @@ class Model:
     plateaus    pairs of components whose events the last refit saw as one plateau
     opened      clusters that were opened between refits
     kept_path   the path that the level on show was chosen from; None if the finest is shown
+    transform   of skewed features, whose clusters are in transformed values
     revision    larger after each update: version and revision together name what decides predictions
     """
 
@@ -124,6 +126,7 @@ class Model:
     opened: tuple[Opened, ...] = ()
     kept_path: Path | None = None
     revision: int = 0
+    transform: Transform = field(default_factory=Transform.none)
 
     # ---------------------------------------------------------------- versions
 
@@ -366,7 +369,7 @@ class Model:
 
     def predict_one(self, row: Floats) -> int:
         """The id of the cluster of least cost."""
-        if self.sketch is not None:
+        if self.sketch is not None or not self.transform.is_none:
             return int(self.predict(row[None])[0])
         vector, root, offset = self._arrays
         if len(row) > vector.shape[1]:
@@ -380,18 +383,24 @@ class Model:
 
     def coordinates(self, points: Rows) -> Floats:
         """Events in the clusters' own coordinates."""
-        return points if self.sketch is None else self.sketch.project(points)
+        return self.transform.of(points) if self.sketch is None else self.sketch.project(points)
 
     def measured(self, points: Rows) -> tuple[Floats, Floats]:
         """Coordinates of events, and what the part of each that these leave out adds to its novelty."""
         if self.sketch is None:
-            return points, np.zeros(points.shape[0])
+            return self.transform.of(points), -self.transform.log_slope(points)
         z, residual = self.sketch.measure(points)
         return z, self.sketch.surprise(residual)
 
     def assign(self, points: Floats) -> Assignment:
         """Results of `predict`, `probability` (of the cluster predicted) and `novelty`, for little more than one."""
         points, more = self.measured(points)
+        if len(points) == 1:  # a product of one row is summed in another order: the last bit would differ
+            cluster, probability, novelty, component = self._assign(np.repeat(points, 2, axis=0), more)
+            return Assignment(cluster[:1], probability[:1], novelty[:1], component[:1])
+        return self._assign(points, more)
+
+    def _assign(self, points: Floats, more: Floats) -> Assignment:
         component = self.cheapest(points)
         k = self.place[component]
         joint = self.log_joint(points)
@@ -429,7 +438,7 @@ class Model:
             cell = np.where(self.outside(points), len(self.rows), self.nearest(points).component)
             return Seen(cell, np.zeros((len(points), 0)))
         seen = Seen(np.empty(len(points), dtype=np.int64), np.empty(points.shape))
-        see_points(points, vector, root, offset, self._directions, reach(points.shape[1]), *seen)
+        see_points(points, vector, root, offset, self._directions, self.reach, *seen)
         return seen
 
     def _see_mixed(self, points: Floats, ellipsoids: Ellipsoids) -> Seen:
@@ -458,7 +467,17 @@ class Model:
             if family.numbers is None or posterior.numbers is None:
                 return None
             columns, form = family.layout.numbers, family.numbers.cost_form(posterior.numbers)
-        return Ellipsoids(columns, form.centre, form.root, reach(len(columns)))
+        return Ellipsoids(columns, form.centre, form.root, reach(len(columns), self.event_evidence))
+
+    @property
+    def event_evidence(self) -> float:
+        """Evidence of an event, less than 1 if its coordinates depend on each other."""
+        return event_evidence_of(self.result)
+
+    @property
+    def reach(self) -> float:
+        """Half the squared Mahalanobis distance within which nearly all events of a Gaussian cluster are."""
+        return reach(self.n_coordinates, self.event_evidence)
 
     @property
     def whitened_features(self) -> int:

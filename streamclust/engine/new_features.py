@@ -49,7 +49,7 @@ class FeatureSearch:
         counters = self.stream.counters
         lag = 0 if self.lacks_directions else schedule.lag_of_change(counters.n_seen, counters.feature_gap)
         self._schedule(counters.feature_gap)
-        if counters.n_filled > TUNING.large_share * (counters.n_seen - counters.features_since):
+        if counters.n_filled > TUNING.major_share * (counters.n_seen - counters.features_since):
             return None
         if self.stream.settings.follows:
             counters.begin = max(counters.begin, counters.features_since)

@@ -84,8 +84,8 @@ class Outside:
         sampled = sampled[sampled + first >= TUNING.min_search_events]
         incomplete: Bools = NONE_MISSING if missing is None else np.asarray(missing.any(axis=1))
         state = np.array([alarm.level, alarm.bar, 0.0])
-        usual = min(usual, TUNING.large_share / 2)
-        gain, loss = np.log(TUNING.large_share / usual), np.log((1.0 - usual) / (1.0 - TUNING.large_share))
+        usual = min(usual, TUNING.major_share / 2)
+        gain, loss = np.log(TUNING.major_share / usual), np.log((1.0 - usual) / (1.0 - TUNING.major_share))
         if self.columns is not None:
             rows = np.ascontiguousarray(rows[:, self.columns])
         if self.ellipsoids is not None:

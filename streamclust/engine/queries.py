@@ -124,6 +124,8 @@ class Queries:
             points, weight = recent, np.ones(recent.shape[0])
         elif not self.stream.settings.follows:
             points, weight = self.stream.shards.merged_tree().sample()
+        if self.stream.sketch is None:
+            points = self.stream.transform.back(points)
         novelty = self.stream.published.novelty(points)
         order = np.argsort(novelty, kind="stable")
         self._calibration = self._moment, novelty[order], np.append(0.0, np.cumsum(weight[order]))

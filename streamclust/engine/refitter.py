@@ -115,7 +115,7 @@ class Refitter:
             counters.last_challenge = weight_of(tree)
         whole = summary.rows is None
         strays = stream.shards.recent.strays.count
-        search_strays = whole and (settling or strays >= (1 + TUNING.large_share) * counters.strays_searched)
+        search_strays = whole and (settling or strays >= (1 + TUNING.major_share) * counters.strays_searched)
         if search_strays:
             counters.strays_searched = strays
         return RefitInput(
@@ -159,6 +159,7 @@ class Refitter:
             weight_of_one=self.present.weight_of_one(),
             gaps=shards.recent.gaps() if whole and shards.is_replayable else None,
             sequence=shards.recent.sequence(stream.counters.begin),
+            ways=(shards.recent.latest()[0], shards.recent.watched()[0]),
             n_events=float(summary.tree.n_events if rows is None else max(n_present, len(rows))),
         )
 
@@ -239,7 +240,14 @@ class Refitter:
         stream = self.stream
         born = stream.lineage.born(stream.n_seen, 0, weight_of(tree))
         stream.counters.learnt_until = stream.n_seen
-        return Model(0, stream.n_seen, single(stream.settings, tree), (born,), sketch=stream.sketch)
+        return Model(
+            0,
+            stream.n_seen,
+            single(stream.settings, tree),
+            (born,),
+            sketch=stream.sketch,
+            transform=stream.transform,
+        )
 
     # ---------------------------------------------------------------- publishing
 
@@ -266,6 +274,7 @@ class Refitter:
             stream.sketch,
             plateaus=found.plateaus,
             opened=tuple(one for one in old.opened if one.cluster in ids),
+            transform=stream.transform,
         )
         stream.publish(model, CommonWeight(found.shared, found.old_weight, found.new_weight))
         model = stream.published

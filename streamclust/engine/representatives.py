@@ -174,6 +174,7 @@ def recent_sample(projection: Projection) -> RecentSample | None:
     if projection.sketch is not None:  # this process has learnt none of the events
         return RecentSample(model, np.empty((0, model.n_features)), np.zeros(0, dtype=np.int64))
     kept = recent.kept_watched()
+    rows = projection.engine.transform.as_they_came(kept.rows)
     if kept.missing is None:
-        return RecentSample(model, kept.rows, kept.at)
-    return RecentSample(model, np.where(kept.missing, np.nan, kept.rows), kept.at, kept.rows)
+        return RecentSample(model, rows, kept.at)
+    return RecentSample(model, np.where(kept.missing, np.nan, rows), kept.at, kept.rows)

@@ -17,6 +17,7 @@ from streamclust.engine.stream import Counters, Stream
 from streamclust.engine.tuning import TUNING
 from streamclust.engine.watched_events import WatchedEvents
 from streamclust.lineage import Mark
+from streamclust.sketch import Transform
 from streamclust.tree import SummaryTree
 
 log = logging.getLogger(__name__)
@@ -57,13 +58,16 @@ class Savepoint(NamedTuple):
     lineage: Mark
     level: LevelMark
     contents: ShardContents
+    transform: Transform
 
     @classmethod
     def of(cls, stream: Stream) -> Savepoint:
         """The state before an attempt."""
         contents = ShardContents.of(stream.shards)
         marks = stream.lineage.mark(), stream.level.mark()
-        return cls(replace(stream.counters), stream.model, stream.pending_refit, *marks, contents)
+        return cls(
+            replace(stream.counters), stream.model, stream.pending_refit, *marks, contents, stream.transform
+        )
 
     def restore(self, stream: Stream) -> None:
         """Undo what was done since."""
@@ -71,6 +75,7 @@ class Savepoint(NamedTuple):
         stream.lineage.restore(self.lineage)
         stream.level.restore(self.level)
         self.contents.restore(stream.shards)
+        stream.transform = self.transform
 
 
 def attempt(stream: Stream, action: Callable[[], None]) -> None:
@@ -117,6 +122,7 @@ def give_up(stream: Stream, error: Exception) -> None:
     counters.begin, counters.moving, counters.change_due = 0, False, schedule.NEVER
     counters.alarm = counters.alarm.silenced()
     counters.next_look = max(counters.next_look, counters.n_seen + counters.look_gap)
+    counters.transform_due = schedule.next_transform(counters.n_seen, counters.transform_due)
     gap = max(min(counters.n_seen, stream.settings.refit_every), TUNING.min_refit_events)
     counters.next_refit = max(counters.next_refit, counters.n_seen + gap)
 

@@ -55,9 +55,20 @@ def next_refit(
     if n < warmup:
         return warmup
     growth = TUNING.quiet_growth if quiet else TUNING.clear_factor
-    more = TUNING.quiet_growth - 1 if quiet and full else TUNING.large_share
+    more = TUNING.quiet_growth - 1 if quiet and full else TUNING.major_share
     # heavy weights are much evidence, whose growth may be further away than any count of events
     return n + max(min((growth - 1) * n, every), int(min(more * evidence, MAX_GAP_EVENTS)))
+
+
+def next_transform(n: int, due: int) -> int:
+    """Event count of the next decision about transforms after n, at four times that of the last; or never.
+
+    >>> next_transform(100, 128), next_transform(600, 128), next_transform(2048, 2048) == NEVER
+    (128, 2048, True)
+    """
+    while due <= n:
+        due *= 4
+    return due if due <= TUNING.window_events else NEVER
 
 
 def lag(n: int, following: int) -> int:

@@ -58,7 +58,7 @@ class EngineSettings:
     drift: DriftChoice = "follow"
     birth_penalty: float | None = None
     shape: ShapeName | None = None
-    detail: Detail = "fine"
+    detail: Detail = "auto"
     n_clusters: NumberOfClusters = None
     background: bool = True
     seed: int = 0
@@ -220,6 +220,20 @@ def categorical_columns(name: str, value: object) -> None:
         raise ValueError(f'{name} must be "auto", False or a list of names, got {shown(value)}')
 
 
+def transforms(name: str, value: object) -> None:
+    """Automatic, none, or how each of some features is transformed."""
+    if isinstance(value, str) and value in ("auto", "none"):
+        return
+    if not isinstance(value, Mapping):
+        raise ValueError(f'{name} must be "auto", "none" or a mapping of features, got {shown(value)}')
+    for feature, wish in value.items():
+        number = isinstance(wish, Real) and not isinstance(wish, bool) and 0 < float(wish) < float("inf")
+        if not (number or (isinstance(wish, str) and wish in ("log", "none"))):
+            raise ValueError(
+                f'{name} of {feature!r} must be "log", "none" or a positive number, the knee, got {shown(wish)}'
+            )
+
+
 CHECKS: dict[Any, Check] = {float: positive, bool: yes_or_no, Sequence: a_sequence, Callable: a_function}
 """Checks by type."""
 BY_NAME: dict[str, Check] = {
@@ -227,6 +241,7 @@ BY_NAME: dict[str, Check] = {
     "detail": lambda name, value: check_detail(value),
     "n_clusters": lambda name, value: check_n_clusters(value),
     "outliers": lambda name, value: a_share(name, value),
+    "transforms": transforms,
 }
 """Checks of parameters whose types do not say what is allowed."""
 ALLOWED: dict[str, Check] = {name: check_of(name, parameter) for name, parameter in PARAMETERS.items()}

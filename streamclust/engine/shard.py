@@ -17,7 +17,7 @@ from streamclust.engine.tuning import TUNING
 from streamclust.engine.watched_events import WatchedEvents
 from streamclust.families import FamilyLike
 from streamclust.families import family as family_named
-from streamclust.sketch import CoordinateMap
+from streamclust.sketch import CoordinateMap, TransformChange
 from streamclust.tree import SummaryTree
 from streamclust.utils.state import State, prefixed, under
 
@@ -84,6 +84,14 @@ class Shard:
         self.tree = self.tree.carried(change)
         self.watch.reproject(change)
         self.learnt_here = False
+
+    def retransform(self, change: TransformChange) -> None:
+        """Map the tree and the events to the coordinates of another transform; a small tree is built anew."""
+        self.watch.replace_rows(change.points(self.watch.rows))
+        if self.is_replayable:
+            self.tree = self.tree.relearnt(self.watch.latest(), self.watch.weights())
+        else:
+            self.tree = self.tree.carried(change)
 
     def narrowed(self, n_features: int) -> Shard:
         """A shard of its own with the first features alone: the others are spare, and 0 for every event."""

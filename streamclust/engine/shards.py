@@ -18,7 +18,7 @@ from streamclust.engine.shard import Shard, drawn, empty_tree
 from streamclust.engine.tuning import TUNING
 from streamclust.engine.watched_events import WatchedEvents
 from streamclust.families import is_discrete
-from streamclust.sketch import CoordinateMap
+from streamclust.sketch import CoordinateMap, TransformChange
 from streamclust.tree import SummaryTree, merge_all
 from streamclust.utils.interrupts import HeldInterrupts
 from streamclust.utils.state import State, prefixed, under
@@ -172,6 +172,12 @@ class Shards(dict[Hashable, Shard]):
             part.reproject(change)
         self.recent.reproject(change)
         self.begin(change.n_directions)
+
+    def retransform(self, change: TransformChange) -> None:
+        """Map trees and events to the coordinates of another transform."""
+        for part in self.values():
+            part.retransform(change)
+        self.recent.retransform(change)
 
     def with_spare(self, rows: Floats) -> Floats:
         """Rows with zeros in the spare columns."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
 
 from streamclust.engine import schedule
@@ -15,7 +15,7 @@ from streamclust.engine.shards import Shards
 from streamclust.engine.shown_level import CommonWeight, ShownLevel
 from streamclust.engine.tuning import TUNING
 from streamclust.lineage import Lineage
-from streamclust.sketch import Sketch
+from streamclust.sketch import Sketch, Transform
 from streamclust.utils.state import State
 
 
@@ -67,6 +67,8 @@ class Counters:
     alarm: OutsideAlarm = field(default_factory=OutsideAlarm)
     known_time: float = 1.0
     """Events that were worth one independent event at the last refit or change."""
+    transform_due: int = TUNING.min_transform_events
+    """Event count at which it is decided (again) which features are transformed."""
 
     def to_values(self) -> dict[str, Any]:
         """The counters by name."""
@@ -91,6 +93,8 @@ class Stream:
     counters: Counters = field(default_factory=Counters)
     sketch: Sketch | None = None
     """Maps wide events to the coordinates of trees and models; None if those are the features."""
+    transform: Transform = field(default_factory=Transform.none)
+    """Of skewed features: rows of trees and models are transformed."""
     model: Model | None = None
     pending_refit: Refit | None = None
     """The refit that is running, or waits for the event at which it is published."""
@@ -108,6 +112,8 @@ class Stream:
         values["level"] = self.level.to_values()
         if self.sketch is not None:
             self.sketch.to_state().add_to(arrays, values, "sketch")
+        if not self.transform.is_none:
+            self.transform.to_state().add_to(arrays, values, "transform")
         if self.model is not None:
             self.model.to_state().add_to(arrays, values, "model")
         if self.pending_refit is not None:
@@ -128,12 +134,14 @@ class Stream:
             Lineage.from_dict(values["lineage"]),
             Counters.from_values(older | values),
             sketch=None if sketch is None else Sketch.from_state(sketch),
+            transform=Transform.from_state(state.part("transform")),
             pending_refit=None if refit is None else Refit.from_state(refit),
         )
         if "level" in values:  # older checkpoints show the finest clusters
             stream.level = ShownLevel.from_values(values["level"])
         model = state.part("model")
-        stream.model = None if model is None else Model.from_state(model, stream.sketch)
+        if model is not None:
+            stream.model = replace(Model.from_state(model, stream.sketch), transform=stream.transform)
         return stream
 
     @property

@@ -30,6 +30,15 @@ class EngineTuning:
     """Events of a block, of which one is watched. The hash that chooses it gives three bits, so it cannot be changed
     alone. More cover a longer time with the same memory. Not distinguished."""
 
+    # ---------------------------------------------------------------- wide events
+
+    max_directions: int = 64
+    """Directions of a sketch in which clusters have independent coordinates, at most, unless told: as many as events
+    have that are learnt as they are. Decided by `benchmarks/wide.py --embeddings` (16 to 128 directions)."""
+    min_agreement: float = 0.8
+    """Adjusted Rand index of the clusters that two halves of the first events have in few directions, below which a
+    sketch has more. Decided by banking77 (.45 to .54) and planted topics (.96 to 1)."""
+
     # ---------------------------------------------------------------- schedule
 
     min_refit_events: int = 20
@@ -42,13 +51,19 @@ class EngineTuning:
     one search from nothing than of the last, events than a summary's sample can hold, how much a level stands out than
     the one on show. Larger costs less time, keeps ids quieter, and keeps wrong clusters for longer. Not
     distinguished."""
-    large_share: float = 0.5
-    """Share above which a part is a large part of the whole: growth of the evidence, or of strays, until the next refit
+    major_share: float = 0.5
+    """Share above which a part is a major part of the whole: growth of the evidence, or of strays, until the next refit
     or search of them; events outside every cluster that the outside alarm tests against the usual share; events that
     lack some feature, above which a new one starts no search; squared steps between two cells, of the squared
     differences of any two of their events, below which, in every feature, both are parts of the way of one source
     (about 1 for independent sources). The last is decided by `benchmarks/dependent.py`, with its neighbours not
     tried."""
+
+    # ---------------------------------------------------------------- transforms
+
+    min_transform_events: int = 128
+    """Events at which it is first decided which features are transformed; then at 4 and 16 times as many. Fewer
+    transform sooner; more judge by more. Not distinguished."""
 
     # ---------------------------------------------------------------- drift
 

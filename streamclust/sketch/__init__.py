@@ -14,6 +14,7 @@ from streamclust.sketch.compression import Compression, Rows
 from streamclust.sketch.coordinate_map import CoordinateMap
 from streamclust.sketch.learning import MAX_DIRECTIONS, learn_sketch, relearn_sketch
 from streamclust.sketch.sketch import Sketch, check_lengths, check_sketch, identity
+from streamclust.sketch.transform import Transform, TransformChange
 
 __all__ = [
     "MAX_DIRECTIONS",
@@ -21,6 +22,8 @@ __all__ = [
     "CoordinateMap",
     "Rows",
     "Sketch",
+    "Transform",
+    "TransformChange",
     "check_lengths",
     "check_sketch",
     "identity",

@@ -65,6 +65,12 @@ class CoordinateMap:
         variance, directions = np.linalg.eigh(self.noise)
         return np.asarray(np.sqrt(np.maximum(variance, 0.0))[:, None] * directions.T)
 
+    def about(self, rows: Moments, origin: Floats) -> tuple[Moments, Floats]:
+        """Rows of Moments whose means are relative to an origin, and the origin, in the new coordinates."""
+        found = self.moments(rows)
+        relative = Moments(found.weight, found.mean - self.shift, found.scatter, found.kind)
+        return relative, np.asarray(self.matrix @ origin + self.shift)
+
     def moments(self, rows: Moments) -> Moments:
         """Rows of Moments in the new coordinates."""
         mean, each = rows.mean @ self.matrix.T + self.shift, rows.weight

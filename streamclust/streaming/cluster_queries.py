@@ -109,6 +109,27 @@ class ClusterQueries(ThreadSafe):
         return self._pipeline.projection.sketch
 
     @property
+    def knees(self) -> dict[Hashable, float]:
+        """The features that are compared by their logarithm, and the knee of each: below it the transform is linear.
+
+        `tree` and `shards.tree` hold transformed values, asinh(x / knee); all else is in the features' own units. The
+        mean of such a feature is a median, and its deviation half the distance between the values one deviation below
+        and above.
+
+        >>> from streamclust import StreamClusterer
+        >>> rng, model = np.random.default_rng(0), StreamClusterer()
+        >>> for slow in rng.integers(2, size=600):
+        ...     model.learn_one({"latency": rng.lognormal(6.0 if slow else 1.0, 0.5)})
+        >>> list(model.knees), [round(cluster.mean["latency"], -1) for cluster in model.clusters]
+        (['latency'], [420.0, 0.0])
+        """
+        with self._turn, self._lock:
+            self._pipeline.flush()
+            knee = self._pipeline.engine.transform.knee
+            names = self.feature_names[: len(knee)]
+            return {name: float(k) for name, k in zip(names, knee, strict=False) if k > 0.0}
+
+    @property
     def effective_events(self) -> float:
         """Number of independent events that those learnt are worth: `n_seen`, or fewer if they depend on each other.
 
@@ -172,7 +193,7 @@ class ClusterQueries(ThreadSafe):
         rows, parts = self._expanded(engine.queries.clusters()), self._expanded(engine.queries.components())
         return clusters_of(
             model, rows, parts, engine.settings.family_name, self._pipeline.schema, engine.lineage.born_at,
-            engine.queries.last_seen(), engine.lineage.names,
+            engine.queries.last_seen(), engine.lineage.names, self._compared(engine.queries.clusters(), model),
         )  # fmt: skip
 
     def _clusters_published(self) -> list[Cluster]:
@@ -186,13 +207,18 @@ class ClusterQueries(ThreadSafe):
     def _published_clusters(self, model: Model, lineage: Lineage) -> list[Cluster]:
         """The clusters of a model."""
         rows, parts = model.clusters, model.active.clusters
-        if model.sketch is not None:
-            rows, parts = model.sketch.expand_moments(rows), model.sketch.expand_moments(parts)
+        back = model.transform if model.sketch is None else model.sketch
+        rows, parts = back.expand_moments(rows), back.expand_moments(parts)
         last_seen = dict.fromkeys(model.names.tolist(), model.n_seen)
         family = self._pipeline.engine.settings.family_name
         return clusters_of(
-            model, rows, parts, family, self._pipeline.schema, lineage.born_at, last_seen, lineage.names
-        )
+            model, rows, parts, family, self._pipeline.schema, lineage.born_at, last_seen, lineage.names,
+            self._compared(model.clusters, model),
+        )  # fmt: skip
+
+    def _compared(self, rows: Moments, model: Model) -> Moments | None:
+        """Clusters in transformed values, by which they are described; None if those are the features."""
+        return rows if model.sketch is None and not model.transform.is_none else None
 
     def _waiting_cluster(self) -> list[Cluster]:
         """The cluster of all events while they wait for their sketch; none before the first."""
@@ -220,7 +246,8 @@ class ClusterQueries(ThreadSafe):
 
     def _expanded(self, rows: Moments) -> Moments:
         """Moments in the events' own features."""
-        return rows if self.sketch is None else self.sketch.expand_moments(rows)
+        back = self._pipeline.engine.transform if self.sketch is None else self.sketch
+        return back.expand_moments(rows)
 
     @property
     def centers(self) -> dict[int, dict[Hashable, float]]:
@@ -322,11 +349,10 @@ class ClusterQueries(ThreadSafe):
             shards, projection = self._pipeline.engine.shards, self._pipeline.projection
             if projection.sketch is not None or projection.waiting:
                 return projection.latest(n)
-            return (
-                shards.recent.watched_rows(-(-n // len(shards)))
-                if shards
-                else np.empty((0, len(self.feature_names)))
-            )
+            if not shards:
+                return np.empty((0, len(self.feature_names)))
+            kept = shards.recent.watched_rows(-(-n // len(shards)))
+            return self._pipeline.engine.transform.as_they_came(kept)
 
     @property
     def events(self) -> list[Change]:
@@ -351,9 +377,12 @@ class ClusterQueries(ThreadSafe):
         """
         with self._turn, self._lock:
             self._pipeline.flush()
-            search, sketch = self._pipeline.engine.queries.snapshot_search(method, consistent), self.sketch
-        tree = search()
-        return tree if sketch is None else replace(tree, leaves=sketch.expand_moments(tree.leaves))
+            engine, sketch = self._pipeline.engine, self.sketch
+            search, called = engine.queries.snapshot_search(method, consistent), engine.lineage.names
+            back = engine.transform if sketch is None else sketch
+        found = search()
+        names = {i: called[i] for i in sorted(called.keys() & set(found.ids.tolist()))}
+        return replace(found, names=names, leaves=back.expand_moments(found.leaves))
 
     # ---------------------------------------------------------------- for people
 
@@ -377,7 +406,7 @@ class ClusterQueries(ThreadSafe):
             latest = (
                 self.latest()
                 if self.sketch is not None
-                else self._pipeline.engine.shards.recent.watched_rows()
+                else self._pipeline.engine.transform.back(self._pipeline.engine.shards.recent.watched_rows())
             )
             components = self._expanded(self._pipeline.engine.queries.components())
         if features is not None and not set(features) <= set(names):

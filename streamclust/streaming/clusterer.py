@@ -41,6 +41,7 @@ from streamclust.parameters import (
     RefitName,
     ScaleName,
     ShapeName,
+    Transforms,
     taken_by,
 )
 from streamclust.schema import Schema
@@ -97,7 +98,7 @@ class StreamClusterer(Answers, base.Clusterer):  # type: ignore[misc]  # predict
         Whether each component that is found is a cluster ("ellipse"), or Gaussians that are pieces of one shape, a
         ring, say, are joined into one ("any"); by default "any" for Gaussians and refit="bkm", else "ellipse".
     detail
-        How fine the clusters shown are: "fine" (all that refits can tell apart), "auto" (the level that stands out),
+        How fine the clusters shown are: "auto" (the level that stands out), "fine" (all that refits can tell apart),
         "coarse" (the next coarser level that stands out) or a number of events that tell two clusters apart. Refits
         find the finest clusters; a path of merges leads from them to one, and any level of it can be shown. It may be
         changed at any time, and takes effect at once.
@@ -133,9 +134,9 @@ class StreamClusterer(Answers, base.Clusterer):  # type: ignore[misc]  # predict
         they are reduced.
     max_directions
         Gaussian events of more features than this are reduced to this many directions at most; by default those of more
-        than 64 features, to at most 16. The directions are those in which the first 1,024 events vary most above the
-        noise; until then events wait, and all are one cluster. Clusters are found in these directions, and reported in
-        the features.
+        than 64 features, to at most 16, or 64 where clusters of unit length overlap in those. The directions are those
+        in which the first 1,024 events vary most above the noise; until then events wait, and all are one cluster.
+        Clusters are found in these directions, and reported in the features.
     scale
         How wide events are compared: with each feature in its own deviations ("deviation"), or by their angle ("unit"),
         for embeddings and texts. "unit" divides every event by its length first, however many features it has; an event
@@ -146,6 +147,12 @@ class StreamClusterer(Answers, base.Clusterer):  # type: ignore[misc]  # predict
         values may come at any time. Text that hardly repeats itself is left out, with a warning.
     max_categories
         Number of values of a category that are told apart; later ones count as one.
+    transforms
+        Skewed features that are compared by their logarithm: "auto" (features without negative values that span more
+        than a decade, where the clusters are much likelier so), "none", or a mapping of features to "log", "none" or
+        the value (knee) below which the transform is linear. A feature's knee is the value that a tenth of its values
+        are smaller than. "auto" decides when 128, 512 and 2,048 events have come, and when `settle` is called before;
+        then transforms stay. Features are reported in their own units: the mean of one that is transformed is a median.
     outliers
         Events that are more novel than all but this share of recent events are outside every cluster, and have the id
         -1; by default every event has a cluster. `predict_one` of a stream returns None for them. It may be changed at
@@ -178,7 +185,7 @@ class StreamClusterer(Answers, base.Clusterer):  # type: ignore[misc]  # predict
         drift: DriftChoice = "follow",
         birth_penalty: float | None = None,
         shape: ShapeName | None = None,
-        detail: Detail = "fine",
+        detail: Detail = "auto",
         n_clusters: NumberOfClusters = None,
         missing: Missing | None = None,
         invalid: Invalid = "refuse",
@@ -192,6 +199,7 @@ class StreamClusterer(Answers, base.Clusterer):  # type: ignore[misc]  # predict
         scale: ScaleName = "deviation",
         categorical: Categorical = "auto",
         max_categories: int = 50,
+        transforms: Transforms = "auto",
         outliers: float | None = None,
     ) -> None:
         self.family = family
@@ -218,6 +226,7 @@ class StreamClusterer(Answers, base.Clusterer):  # type: ignore[misc]  # predict
         self.scale = scale
         self.categorical = categorical
         self.max_categories = max_categories
+        self.transforms = transforms
         self.outliers = outliers
         check_parameters(self._given())
         self._pipeline = self._new_pipeline(Schema(), Engine(0, self._settings(), on_event))
@@ -235,7 +244,7 @@ class StreamClusterer(Answers, base.Clusterer):  # type: ignore[misc]  # predict
             mixed.fields = schema.fields if isinstance(schema, MixedSchema) else {}
             kept = mixed.with_names(schema.names)
         pipeline = EventPipeline(
-            kept, engine, self.invalid, self.max_time_step, self.max_directions, self.scale
+            kept, engine, self.invalid, self.max_time_step, self.max_directions, self.scale, self.transforms
         )
         pipeline.allow_categories(makes)
         return pipeline

@@ -85,12 +85,17 @@ def clusters_of(
     born_at: Mapping[int, int],
     last_seen: Mapping[int, int],
     names: Mapping[int, str],
+    compared: Moments | None = None,
 ) -> list[Cluster]:
-    """The clusters of a model, the heaviest first; `rows` are their moments, `parts` those of their components."""
+    """The clusters of a model, the heaviest first; `rows` are their moments, `parts` those of their components.
+
+    `compared` are their moments in the model's transformed values, if features are transformed.
+    """
     kept = None if rows.kind == "none" else rows.covariance
-    mixture = mixture_of(family, schema.names[: rows.n_features], rows)._replace(
-        categories=categories_of(schema)
-    )
+    mixture = mixture_of(family, schema.names[: rows.n_features], rows if compared is None else compared)
+    mixture = mixture._replace(categories=categories_of(schema))
+    if compared is not None:
+        mixture = mixture._replace(transform=model.transform)
     found = [
         Cluster(
             id=int(name),

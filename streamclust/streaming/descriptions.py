@@ -14,6 +14,7 @@ from streamclust._kernels.types import Floats
 from streamclust.families.hellinger import hellinger
 from streamclust.lineage import HistoryStep, labelled
 from streamclust.moments import Moments
+from streamclust.sketch import Transform
 from streamclust.utils.late import ndtr
 
 Trend = Literal["growing", "steady", "shrinking"]
@@ -34,6 +35,9 @@ TREND_DEVIATES = 4.0
 """Standard deviations by which two shares must differ to be told as a trend."""
 
 
+NO_TRANSFORM = Transform.none()
+
+
 class FeatureMixture(NamedTuple):
     """Means and standard deviations of every cluster (clusters, D), and the clusters' shares.
 
@@ -47,6 +51,22 @@ class FeatureMixture(NamedTuple):
     share: Floats
     categories: frozenset[int] = frozenset()
     """Columns that are values of categories: their means are shares."""
+    transform: Transform = NO_TRANSFORM
+    """Of the features whose means and deviations are of transformed values."""
+
+    def in_units(self) -> tuple[Floats, Floats]:
+        """Means and standard deviations in the features' own units."""
+        if self.transform.is_none:
+            return self.mean, self.std
+        rows = Moments(np.ones(len(self.mean)), self.mean, np.square(self.std), "diagonal")
+        found = self.transform.expand_moments(rows)
+        return found.mean, np.sqrt(found.covariance)
+
+    def value(self, feature: int, transformed: float) -> float:
+        """A value of a feature in its own unit."""
+        row = np.zeros(self.mean.shape[1])
+        row[feature] = transformed
+        return float(self.transform.back(row)[feature])
 
     def overall(self) -> tuple[Floats, Floats]:
         """Mean and variance of each feature over all clusters."""
@@ -110,8 +130,9 @@ class FeatureMixture(NamedTuple):
         name = self.names[feature]
         if feature in self.categories:
             return f"{name} {self.mean[cluster, feature]:.0%} ({mean:.0%} overall)"
-        low, high = (self.mean[cluster, feature] + z * self.std[cluster, feature] for z in (-DECILE, DECILE))
-        everyone = [self.quantile(feature, p) for p in (0.1, 0.9)]
+        ends = [self.mean[cluster, feature] + z * self.std[cluster, feature] for z in (-DECILE, DECILE)]
+        low, high = (self.value(feature, end) for end in ends)
+        everyone = [self.value(feature, self.quantile(feature, p)) for p in (0.1, 0.9)]
         return f"{name} {low:.2g} to {high:.2g} ({everyone[0]:.2g} to {everyone[1]:.2g})"
 
     def quantile(self, feature: int, share: float) -> float:

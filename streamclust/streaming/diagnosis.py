@@ -55,6 +55,8 @@ class Inspected(NamedTuple):
     n_shards: int
     categories: frozenset[int] = frozenset()
     """Columns that are values of categories."""
+    transformed: frozenset[int] = frozenset()
+    """Columns that are compared by their logarithm already."""
 
 
 @dataclass(frozen=True)
@@ -215,13 +217,14 @@ def looks_like_id(values: Floats, in_order: bool) -> bool:
 
 def skew(seen: Inspected) -> Finding | None:
     """Features whose logarithm is nearly symmetric, and they themselves are not."""
-    names = _told(seen, [j for j, values in columns(seen) if wants_logarithm(values)])
+    skewed = [j for j, values in columns(seen) if j not in seen.transformed and wants_logarithm(values)]
+    names = _told(seen, skewed)
     if not names:
         return None
     return Finding(
         "skew",
         f"many small values and a long tail of large ones: {listed(names)}",
-        "Take the logarithm (`numpy.log1p`): a tail is split into clusters that mean nothing",
+        'Compare them by their logarithm (`transforms={name: "log"}`): a tail is split into clusters that mean nothing',
         names,
     )
 

@@ -18,7 +18,7 @@ from streamclust.engine.projection import Projection
 from streamclust.engine.watched_events import chosen_of
 from streamclust.engine.wide_events import RECENT_EVENTS
 from streamclust.families import is_discrete
-from streamclust.parameters import Invalid, ScaleName
+from streamclust.parameters import GAUSSIANS, Invalid, ScaleName, Transforms, wishes_by_column
 from streamclust.schema import Cells, Schema, plain_values
 from streamclust.schema.encoding import OTHER
 from streamclust.schema.frames import TableLike, warn_left_out
@@ -49,6 +49,7 @@ class EventPipeline:
         max_time_step: float | None = None,
         max_directions: int | None = None,
         scale: ScaleName = "deviation",
+        transform: Transforms = "none",
     ) -> None:
         self.schema = schema
         self.engine = engine
@@ -57,6 +58,9 @@ class EventPipeline:
         self.refusals = Refusals(invalid)
         self.clocks = Clocks(engine.settings.half_life, max_time_step)
         self._shard: Hashable = 0
+        self._transform = transform
+        self._asked_of = 0
+        """Number of features for which the engine was told how they are transformed."""
         self._warned_of: set[Hashable] = set()
         """Columns that a warning has named."""
         self.hinted: set[str] = set()
@@ -67,6 +71,7 @@ class EventPipeline:
         self._any_number = not (is_discrete(family) or self._forgets or self.projection.unit)
         """Whether the family takes all finite values and nothing is forgotten: plain events need no further check."""
         self.buffer = InputBuffer(self.projection, schema, self._any_number and not self.zeros, self.zeros)
+        self.tell_layout()
         self.resize_buffer()
 
     def resize_buffer(self) -> None:
@@ -177,10 +182,25 @@ class EventPipeline:
         self.resize_buffer()
 
     def tell_layout(self) -> None:
-        """Tell the engine which columns are values of categories."""
+        """Tell the engine which columns are values of categories, and how others are to be transformed."""
         if isinstance(self.schema, MixedSchema) and len(self.engine.layout) != len(self.schema):
             self.engine.layout = self.schema.layout
             self.engine.name_columns()
+        if len(self.schema) != self._asked_of:
+            self._asked_of = len(self.schema)
+            found = wishes_by_column(self._transform, self.schema.names)
+            wishes = {j: wish for j, wish in found.items() if self.engine.is_number(j)}
+            self.engine.transforms.ask(self._transform == "auto" and self._may_transform, wishes)
+
+    @property
+    def _may_transform(self) -> bool:
+        """Whether the evidence may decide that features are transformed.
+
+        Not where a missing value is 0, or distances are given in the features' units.
+        """
+        settings = self.engine.settings
+        gaussian = settings.family in GAUSSIANS or settings.is_mixed
+        return gaussian and not self.zeros and not self.projection.unit and settings.birth_penalty is None
 
     def join_fields(self, other: MixedSchema) -> None:
         """Have the categories of another stream, whose features are to be learnt."""

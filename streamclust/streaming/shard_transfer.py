@@ -15,6 +15,7 @@ from streamclust.checkpoint import (
     shard_state,
     sketch_from_state,
     summary_in,
+    transform_from_state,
     waiting_in,
 )
 from streamclust.engine.projection import FIRST_EVENTS
@@ -22,7 +23,7 @@ from streamclust.engine.shard import Shard
 from streamclust.engine.watched_events import WatchedEvents
 from streamclust.schema import Schema
 from streamclust.schema.mixed_schema import MixedSchema, schema_from_dict
-from streamclust.sketch import CoordinateMap, Sketch
+from streamclust.sketch import CoordinateMap, Sketch, Transform, TransformChange
 from streamclust.streaming.clocks import Clock
 from streamclust.streaming.pipeline import EventPipeline
 from streamclust.tree import SummaryTree
@@ -44,7 +45,11 @@ class ShardTransfer:
         if (clock := self.pipeline.clocks.get(shard)) is not None:
             more["clock"] = asdict(clock)
         return handed_on(
-            None if part is None else shard_state(part), waiting, self.pipeline.projection.sketch, more
+            None if part is None else shard_state(part),
+            waiting,
+            self.pipeline.projection.sketch,
+            more,
+            self.pipeline.engine.transform,
         )
 
     def remove(self, shard: Hashable) -> None:
@@ -61,7 +66,7 @@ class ShardTransfer:
         part, theirs = summary_in(state), self._joined_names(state)
         if part is not None:
             self._share(sketch_from_state(state), shard, part)
-            self._take_over(shard, part, theirs, self._n_columns(state, part))
+            self._take_over(shard, part, theirs, self._n_columns(state, part), transform_from_state(state))
         if (clock := state.values.get("clock")) is not None:
             self.pipeline.clocks[shard] = Clock(**clock)
         if waiting := waiting_in(state):
@@ -81,8 +86,10 @@ class ShardTransfer:
         self._check_names(f"shard {shard!r}", names)
         if shard not in self.pipeline.engine.shards:
             seed = self.pipeline.engine.settings.seed
-            self._take_over(shard, Shard.like(more.tree, seed), Schema(names).names, len(names))
+            empty = Shard.like(more.tree, seed)
+            self._take_over(shard, empty, Schema(names).names, len(names), Transform.none())
         self.pipeline.flush()
+        more = self._in_our_transform(more, names, Transform.none())
         self.pipeline.engine.learn_tree(shard, more.tree)
         self.pipeline.resize_buffer()
 
@@ -101,6 +108,11 @@ class ShardTransfer:
                 self.pipeline.clocks.setdefault(shard, clock)
         if not len(ours):
             self._name(theirs.names)
+        engine = self.pipeline.engine
+        if engine.transform.is_none:
+            engine.use_transform(other.engine.transform)
+        elif other.projection.n_seen:
+            other.engine.use_transform(engine.transform)
         self.pipeline.merge(other)
 
     def _share(self, sketch: Sketch | None, shard: Hashable, part: Shard) -> None:
@@ -110,6 +122,10 @@ class ShardTransfer:
                 self.pipeline.projection.use_sketch(sketch)
             elif sketch.unit != self.pipeline.projection.unit:
                 raise ValueError('the sketch and this stream differ in scale="unit"')
+            elif sketch.independent != self.pipeline.projection.sketch.independent:
+                raise ValueError(
+                    f"the sketch of shard {shard!r} and this stream differ in the covariances of clusters"
+                )
             elif not sketch.is_same(self.pipeline.projection.sketch):
                 part.reproject(CoordinateMap.between(sketch, self.pipeline.projection.sketch))
             return
@@ -152,7 +168,9 @@ class ShardTransfer:
             for block in waiting:
                 part.learn(*projection.measured(block), self.pipeline.engine.n_seen)
         assert part is not None
-        part, names, n_features = self._in_our_order(shard, part, theirs, self._n_columns(state, part))
+        transform, n_columns = transform_from_state(state), self._n_columns(state, part)
+        part, names, n_features = self._in_our_order(shard, part, theirs, n_columns)
+        part = self._in_our_transform(part, names, reordered(transform, theirs, names))
         self.pipeline.engine.replace(shard, part, n_features, self.pipeline.zeros)
         self._know(names)
 
@@ -181,12 +199,22 @@ class ShardTransfer:
                 self.pipeline.projection.begin()
                 self.pipeline.projection.stage = "plain"
                 self._put_first(names, model.clusters.total().mean[0])
+                self.pipeline.engine.use_transform(model.transform)
         self.pipeline.engine.follow(model)
         self.pipeline.resize_buffer()
 
-    def _take_over(self, shard: Hashable, part: Shard, names: tuple[Hashable, ...], n_features: int) -> None:
+    def _take_over(
+        self,
+        shard: Hashable,
+        part: Shard,
+        names: tuple[Hashable, ...],
+        n_features: int,
+        transform: Transform,
+    ) -> None:
         self.pipeline.flush()
-        part, names, n_features = self._in_our_order(shard, part, names, n_features)
+        theirs = names
+        part, names, n_features = self._in_our_order(shard, part, theirs, n_features)
+        part = self._in_our_transform(part, names, reordered(transform, theirs, names))
         self.pipeline.engine.adopt(shard, part, n_features, self.pipeline.zeros)
         self._know(names)
         self.pipeline.resize_buffer()
@@ -239,6 +267,20 @@ class ShardTransfer:
         part.reorder(in_order((*names, *lacking), union))
         return part, union, len(union)
 
+    def _in_our_transform(self, part: Shard, names: tuple[Hashable, ...], theirs: Transform) -> Shard:
+        """A shard from elsewhere in our coordinates, whose features are in our order already.
+
+        A stream that has learnt nothing takes their transform.
+        """
+        engine = self.pipeline.engine
+        if engine.sketch is not None:
+            return part
+        if engine.is_empty and engine.transform.is_none and not theirs.is_none:
+            engine.use_transform(theirs)
+        if not theirs.is_same(engine.transform):
+            part.retransform(TransformChange(theirs, engine.transform, part.tree.n_features))
+        return part
+
     def _union(
         self, first: tuple[Hashable, ...], others: tuple[Hashable, ...], whose: str
     ) -> tuple[Hashable, ...]:
@@ -265,8 +307,16 @@ class ShardTransfer:
             known = dict(zip(names, means, strict=False))
             shards.widen(np.array([known.get(name, 0.0) for name in new]))
         if ours:
-            shards.reorder(in_order((*ours, *new), union))
+            order = in_order((*ours, *new), union)
+            shards.reorder(order)
+            self.pipeline.engine.stream.transform = self.pipeline.engine.transform.reordered(order)
         self._name(union)
+
+
+def reordered(transform: Transform, names: tuple[Hashable, ...], wanted: tuple[Hashable, ...]) -> Transform:
+    """The transform of features of these names for the features wanted, in their order."""
+    place = {name: i for i, name in enumerate(names)}
+    return transform.reordered(np.array([place.get(name, -1) for name in wanted], dtype=np.int64))
 
 
 def in_order(names: tuple[Hashable, ...], wanted: tuple[Hashable, ...]) -> Ints:

@@ -6,7 +6,7 @@ import numpy as np
 
 from streamclust._kernels.tree.arrays import EVENTS, LEAVES, Tree
 from streamclust.moments import Moments, Scatter, scatter_width
-from streamclust.sketch import CoordinateMap
+from streamclust.sketch import CoordinateMap, TransformChange
 from streamclust.tree import storage
 from streamclust.tree.merging import grown_over
 
@@ -16,23 +16,27 @@ SAME = ("weight", "point_weight", "key", "count", "cutoff")
 
 
 def carried(
-    tree: Tree, change: CoordinateMap, kind: Scatter, limit: int, principal: bool, rng: np.random.Generator
+    tree: Tree,
+    change: CoordinateMap | TransformChange,
+    kind: Scatter,
+    limit: int,
+    principal: bool,
+    rng: np.random.Generator,
 ) -> Tree:
     """A tree of the same events in other coordinates, of at most `limit` leaves; what these add is drawn by `rng`."""
     slots = np.flatnonzero((tree.node >= 0) & (tree.weight > 0))
     d = change.n_directions
     leaves = storage.empty_tree(d, scatter_width(kind, d), tree.key.shape[1], max(1, len(slots)))
-    leaves.origin[:] = change.matrix @ tree.origin + change.shift
     leaves.clock[:] = tree.clock
     leaves.counts[EVENTS], leaves.counts[LEAVES] = tree.counts[EVENTS], max(1, len(slots))
+    rows = Moments.from_flat(tree.weight[slots], tree.mean[slots], tree.scatter[slots], kind)
+    mapped, leaves.origin[:] = change.about(rows, tree.origin)
     if not len(slots):
         return leaves
     leaves.node[:] = 0  # all are leaves: `grown_over` gives them nodes
     for name in SAME:
         getattr(leaves, name)[:] = getattr(tree, name)[slots]
-    rows = Moments.from_flat(tree.weight[slots], tree.mean[slots], tree.scatter[slots], kind)
-    mapped = change.moments(rows)
-    leaves.mean[:] = mapped.mean - change.shift  # relative to the origin, which was mapped too
+    leaves.mean[:] = mapped.mean
     leaves.scatter[:] = mapped.flat_scatter
     leaves.spread[:] = mapped.trace  # in one unit: `grown_over` compares features in their deviations
     leaves.points[:] = change.points(tree.points[slots], rng)

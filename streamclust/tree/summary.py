@@ -15,7 +15,7 @@ from streamclust._kernels.tree.learn import HORIZON, PERIOD, UNLIMITED, insert_r
 from streamclust._kernels.tree.swap import SWAPS, swap_leaves
 from streamclust._kernels.types import Floats
 from streamclust.moments import Scatter, scatter_width
-from streamclust.sketch import CoordinateMap
+from streamclust.sketch import CoordinateMap, TransformChange
 from streamclust.tree import storage
 from streamclust.tree.balance import balance, rebalance
 from streamclust.tree.coordinate_change import carried
@@ -257,7 +257,7 @@ class SummaryTree(TreeReading):
         twin.n_features = n_features
         return twin
 
-    def carried(self, change: CoordinateMap) -> SummaryTree:
+    def carried(self, change: CoordinateMap | TransformChange) -> SummaryTree:
         """A tree of its own of the same events in other coordinates: what it keeps is mapped, and grouped anew.
 
         Its totals are the mapped totals; sampled events have what the old coordinates left out of them drawn at random.

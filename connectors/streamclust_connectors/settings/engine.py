@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from streamclust.parameters import (
     PARAMETERS,
@@ -21,8 +21,12 @@ from streamclust.parameters import (
     check_n_clusters,
     check_together,
 )
-from streamclust_connectors.settings.base import Names, Section
+from streamclust_connectors.settings.base import Names, Positive, Section, plain
 
+TransformNames = Annotated[
+    Literal["auto", "none"] | dict[str, Literal["log", "none"] | Positive], BeforeValidator(plain)
+]
+"""Transforms of features by name."""
 FieldDefault = Any
 """Type of pydantic's Field in place of a default; any type, so that it fits every field."""
 
@@ -61,6 +65,7 @@ class EngineSection(Section):
     max_features: int | None = _declared("max_features")
     max_directions: int | None = _declared("max_directions")
     scale: ScaleName = _declared("scale")
+    transforms: TransformNames = _declared("transforms")
 
     @model_validator(mode="after")
     def _coherent(self) -> Self:

@@ -115,6 +115,24 @@ class SearchTuning:
     such clusters. Decided by `benchmarks/papers/bkm_table1.py` (at most 0.07) and `benchmarks/real.py` (tables on which
     it matters have 0.23 to 3.8)."""
 
+    # ---------------------------------------------------------------- transforms of skewed features
+
+    min_span: float = 25.0
+    """Ratio of the last to the first hundredth of a feature's positive values from which its logarithm is tried: that
+    of the exponential of a normal of deviation 0.7. Less is nearly symmetric. Decided by `benchmarks/mixed.py`
+    (skewed numbers: with 100, K 5 and 6 for 3); of 9 real tables the same features are taken with 25 and 100."""
+    tail_share: float = 0.01
+    """Share of the values on either side that the span leaves out: single extremes are no tail."""
+    knee_share: float = 0.1
+    """Share of the values that are nearer to 0 than the knee. Fewer would find clusters in an exponential's values near
+    0; decided by exponentials, and by logarithms of normals, to which a hundredth and a tenth are alike."""
+    transform_nats: float = 10.0
+    """Nats by which a transform must lower F. Not distinguished: planted tails gain 150 or more in 1,000 rows."""
+    transform_rows: int = 1000
+    """Rows that the evidence is taken from, at most. Time against power; not distinguished."""
+    min_skewed_events: int = 20
+    """Positive values from which a feature can be told to span decades."""
+
     # ---------------------------------------------------------------- time and memory alone
 
     max_iterations: int = 200
