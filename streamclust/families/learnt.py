@@ -36,10 +36,15 @@ MAX_XI = 1.0
 """The largest ξ0: cluster means are spread no less than the events of one cluster."""
 MIN_ETA_FACTOR = 4.0
 """The least η0, in units of `PriorLearner.strength`: D + 1, or 2 where features are independent."""
+MIN_FREEDOM = 8.0
+"""The least degrees of freedom, η0 - D + 1, of each variance, where clusters may have `own` covariances: those that the
+floor above leaves a single feature. Any number of features more then changes nothing for it."""
 CONSTANT_FEATURE_DEVIATION = 1e-6
 """The standard deviation given to a feature that has one value only, relative to that value (to 1, where it is 0)."""
 FIRST_XI, FIRST_ETA_FACTOR = 0.01, 4.0
 """ξ0 and, in the same units, η0 to begin with."""
+FLOOR_ROUNDING = 1e-6
+"""Share by which an η0 at its least may lie above: it is a logarithm raised again."""
 MIN_EIGENVALUE = 1e-14
 """S counts as singular unless its eigenvalues, in units of the data's variances, are above this."""
 
@@ -59,6 +64,8 @@ class PriorLearner:
     m0        the mean of the data
     variance  (D,): of each feature, of all the data
     blur      (D,): what every event adds to the variance; see `resolution`
+    own       whether full covariances may differ as much in many dimensions as in one. Only where clusters are truly
+              Gaussian: what differs in tails alone seems to have another covariance, too
 
     >>> points = np.random.default_rng(0).normal(size=(300, 2)) + np.repeat([0.0, 8.0, 16.0], 100)[:, None]
     >>> clusters = Moments.rows_of_points(points).to_groups(np.arange(300) // 100, kind="full")
@@ -72,6 +79,7 @@ class PriorLearner:
     m0: Floats
     variance: Floats
     blur: Floats
+    own: bool = False
 
     @classmethod
     def of(cls, kind: type[AnyGaussian], data: Summary | Floats) -> Self:
@@ -96,9 +104,20 @@ class PriorLearner:
         return self.n_features + 1.0 if self.kind is Gaussian else 2.0
 
     @property
+    def least_eta(self) -> float:
+        """The least η0."""
+        if self.own and self.kind is Gaussian:
+            return self.n_features - 1 + MIN_FREEDOM
+        return MIN_ETA_FACTOR * self.strength
+
+    def binds(self, family: AnyGaussian) -> bool:
+        """Whether η0 is at its least: the clusters would rather differ more."""
+        return self.eta(family) <= (1.0 + FLOOR_ROUNDING) * self.least_eta
+
+    @property
     def limits(self) -> tuple[Floats, float, float, float, float]:
         """Prior and bounds of θ, in the order in which kernels take them."""
-        return self.variance, self.strength, MAX_XI, MIN_ETA_FACTOR * self.strength, MIN_EIGENVALUE
+        return self.variance, self.strength, MAX_XI, self.least_eta, MIN_EIGENVALUE
 
     # ---------------------------------------------------------------- steps
 
@@ -122,9 +141,7 @@ class PriorLearner:
         """A start from a prior learnt from earlier data: its θ, with the mean and the blur of these data."""
         S = self.shape(family)
         if self._is_regular(S):
-            return self.family(
-                min(family.xi0, MAX_XI), max(self.eta(family), MIN_ETA_FACTOR * self.strength), S
-            )
+            return self.family(min(family.xi0, MAX_XI), max(self.eta(family), self.least_eta), S)
         return self.family(FIRST_XI, FIRST_ETA_FACTOR * self.strength, self.anchor)
 
     def improved(self, family: AnyGaussian, clusters: Moments, rounds: int = 2) -> AnyGaussian:
@@ -199,7 +216,7 @@ class PriorLearner:
 
     def _with_best_eta(self, xi0: float, eta0: float, S: Floats, clusters: Moments) -> AnyGaussian:
         d = self.n_features
-        low = MIN_ETA_FACTOR * self.strength
+        low = self.least_eta
         high = max(float(clusters.weight.sum()), 2 * low)
         trial = self.family(xi0, eta0, S)
         if isinstance(trial, DiagonalGaussian):

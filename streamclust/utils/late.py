@@ -41,6 +41,7 @@ gammaln = late("scipy.special", "gammaln")
 log_ndtr = late("scipy.special", "log_ndtr")
 logsumexp = late("scipy.special", "logsumexp")
 ndtr = late("scipy.special", "ndtr")
+polygamma = late("scipy.special", "polygamma")
 xlogy = late("scipy.special", "xlogy")
 
 eigh = late("scipy.linalg", "eigh")

@@ -14,6 +14,7 @@ import numpy as np
 
 from streamclust._kernels.types import Floats
 from streamclust.families import AnyFamily, Gaussian
+from streamclust.families.learnt import PriorLearner
 from streamclust.families.mixed import Mixed, columns_of
 from streamclust.families.priors import spread_indices
 from streamclust.moments import Moments
@@ -33,6 +34,7 @@ from streamclust.refit.bkm.merge_path import (
     start_sizes,
 )
 from streamclust.refit.bkm.problem import Problem
+from streamclust.refit.bkm.row_scales import scale_variance
 from streamclust.refit.bkm.tuning import TUNING, FirstCuts
 from streamclust.refit.partition import Partition
 from streamclust.refit.steps import Step
@@ -99,6 +101,7 @@ def search_points(problem: Problem, rng: np.random.Generator, quick: bool) -> St
     if not some.weight > 0:
         some = problem.subset(np.argsort(-problem.rows.weight, kind="stable")[:most])
     started = yield from cold_points(some, rng, "some points", quick=False)
+    problem = replace(problem, learner=started.problem.learner)
     state = relabelled(problem, started.clusters, started.problem.family)
     yield step("points", "relabel", state)
     yield from iterate(state, "points")
@@ -112,7 +115,7 @@ def cold_points(problem: Problem, rng: np.random.Generator, stage: str, quick: b
     if not quick and needs_polish(problem):
         state = yield from polish(state, stage)
         state = yield from refine(learn_prior(state), rng, stage, TUNING.many_cuts)
-    return state
+    return state if quick else (yield from with_own_covariances(state, rng, stage))
 
 
 def needs_polish(problem: Problem) -> bool:
@@ -153,13 +156,75 @@ def found_under_fixed_prior(problem: Problem, rng: np.random.Generator) -> Steps
     covariances more than by means, paths merge what has a lower F apart. η0 = D lets each have its own from the start,
     and `unlock` lets rows go.
     """
+    found = yield from cold_points(under_fixed_prior(problem), rng, "fixed prior", quick=True)
+    return learn_prior(labelled_anew(problem, found))
+
+
+def under_fixed_prior(problem: Problem) -> Problem:
+    """The problem under the paper's prior (21), in units of the features' deviations."""
     x = coordinates(problem)
     rows = Moments(problem.rows.weight, x, np.zeros((len(x), 0)), "none")
-    fixed = replace(problem, family=Gaussian.informed(x), rows=rows, learner=None)
-    found = yield from cold_points(fixed, rng, "fixed prior", quick=True)
+    return replace(problem, family=Gaussian.informed(x), rows=rows, learner=None)
+
+
+def labelled_anew(problem: Problem, found: Labelling) -> Labelling:
+    """The labels of a search under another prior, under that which a learnt one begins with."""
     assert problem.learner is not None
     family = problem.learner.start(problem.group(found.labels, found.n_clusters))
-    return learn_prior(Labelling(problem.under(family), found.labels, found.n_clusters))
+    return Labelling(problem.under(family), found.labels, found.n_clusters)
+
+
+def with_own_covariances(state: Labelling, rng: np.random.Generator, stage: str) -> Steps:
+    """The clusters found or, if they have a lower F, Gaussian clusters that differ in covariance as much as it takes.
+
+    Of few rows per dimension, the least η0 makes clusters share most of their covariance. A learner that allows more is
+    tried by turns: a whole search under a fixed prior, (21) at first, then the prior learnt from its labels, which the
+    next search takes as given. It ends where F falls no more, or at once if clusters are not Gaussian.
+    """
+    problem, learner = state.problem, state.problem.learner
+    if not (isinstance(learner, PriorLearner) and isinstance(problem.family, Gaussian) and locked(state)):
+        return state
+    if not learner.binds(problem.family):
+        return state
+    own = replace(problem, learner=replace(learner, own=True))
+    some = own.subset(spread_indices(len(own.rows), TUNING.start_rows))
+    fixed, best = under_fixed_prior(some), None
+    for _ in range(TUNING.short_iterations):
+        found = yield from cold_points(fixed, rng, "fixed prior", quick=False)
+        found = yield from divided(found, rng)
+        turn = learn_prior(labelled_anew(some, found), TUNING.max_iterations)
+        if not is_gaussian(turn) or not (
+            best is None or turn.free_energy < best.free_energy - rounding(best)
+        ):
+            break
+        best = turn
+        fixed = replace(some, family=best.problem.family, learner=None)
+    if best is None:
+        return state
+    if len(some.rows) < len(own.rows):
+        best = learn_prior(relabelled(own, best.clusters, best.problem.family))
+    best = yield from refine(best, rng, stage, TUNING.many_cuts)
+    return best if is_gaussian(best) and best.free_energy < state.free_energy else state
+
+
+def divided(state: Labelling, rng: np.random.Generator) -> Steps:
+    """Each cluster searched as if it were all the data, which tells apart what lay together; if F falls by that."""
+    labels, k = state.labels.copy(), state.n_clusters
+    for c in range(state.n_clusters):
+        rows = np.flatnonzero(state.labels == c)
+        parts = yield from cold_points(state.problem.subset(rows), rng, "within a cluster", quick=True)
+        labels[rows] = np.where(parts.labels > 0, k - 1 + parts.labels, c)
+        k += parts.n_clusters - 1
+    if k == state.n_clusters:
+        return state
+    finer = Labelling(state.problem, labels, k)
+    yield from iterate(finer, "within a cluster")
+    return finer if finer.free_energy < state.free_energy else state
+
+
+def is_gaussian(state: Labelling) -> bool:
+    """Whether rows differ in scale no more than Gaussian clusters let expect, or little more."""
+    return scale_variance(state) <= TUNING.max_scale_variance
 
 
 def tree_start(

@@ -109,6 +109,12 @@ class SearchTuning:
     """Iterations of leave-one-out relabelling without a lower F, or partitions of a search for the radius of DP-means
     no better than the best, after which it ends. Time against F; not distinguished."""
 
+    max_scale_variance: float = 0.1
+    """Variance of the log of rows' scales up to which clusters count as Gaussian and may have own covariances:
+    that of a t distribution of 20 degrees of freedom. Clusters that differ in covariance alone against tails taken for
+    such clusters. Decided by `benchmarks/papers/bkm_table1.py` (at most 0.07) and `benchmarks/real.py` (tables on which
+    it matters have 0.23 to 3.8)."""
+
     # ---------------------------------------------------------------- transforms of skewed features
 
     min_span: float = 25.0
