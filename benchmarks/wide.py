@@ -10,7 +10,7 @@ Memory is how much the resident set grew while one model learnt, apart from the 
 numbers of directions, beside MiniBatchKMeans told K; `--only cost` fits digits and a planted table of 50,000 x 38.
 
 Run it: python benchmarks/wide.py [--events 100000] [--seeds 1] [--only D,K] [--data DIR]
-        python benchmarks/wide.py --embeddings FILE [--seeds 5] [--directions 16,64]
+        python benchmarks/wide.py --embeddings FILE [--seeds 5] [--directions auto,16]
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def tables(data: Path | None, seeds: int) -> None:
             print(line, flush=True)
 
 
-def embeddings(file: Path, directions: list[int], seeds: int) -> None:
+def embeddings(file: Path, directions: list[int | None], seeds: int) -> None:
     """Real embeddings streamed in several orders, K not told."""
     from sklearn.cluster import MiniBatchKMeans
     from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score
@@ -360,12 +360,14 @@ def main() -> None:
     parser.add_argument(
         "--embeddings", type=Path, help="an .npz file with a table of embeddings and their labels"
     )
-    parser.add_argument("--directions", default="16,64", help="numbers of directions for --embeddings")
+    parser.add_argument("--directions", default="auto,16", help="numbers of directions for --embeddings")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     if arguments.embeddings:
         embeddings(
-            arguments.embeddings, [int(most) for most in arguments.directions.split(",")], arguments.seeds
+            arguments.embeddings,
+            [None if most == "auto" else int(most) for most in arguments.directions.split(",")],
+            arguments.seeds,
         )
         return
     if arguments.only == "cost":

@@ -19,7 +19,8 @@ def __getattr__(name: str) -> object:
     if name == "__version__":
         from importlib.metadata import version  # slow to import
 
-        return version("streamclust")
+        found = globals()[name] = version("streamclust")
+        return found
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_WHERE[name]), name)

@@ -131,8 +131,8 @@ PARAMETERS: dict[str, Parameter] = {
     ),
     "detail": Parameter(
         Detail,
-        "fine",
-        'How fine the clusters shown are: "fine" (all that refits can tell apart), "auto" (the level that stands out), '
+        "auto",
+        'How fine the clusters shown are: "auto" (the level that stands out), "fine" (all that refits can tell apart), '
         '"coarse" (the next coarser level that stands out) or a number of events that tell two clusters apart.',
         "Refits find the finest clusters; a path of merges leads from them to one, and any level of it can be shown. "
         "It may be changed at any time, and takes effect at once.",
@@ -208,7 +208,7 @@ PARAMETERS: dict[str, Parameter] = {
         int | None,
         None,
         "Gaussian events of more features than this are reduced to this many directions at most; by default those of "
-        "more than 64 features, to at most 16.",
+        "more than 64 features, to at most 16, or 64 where clusters of unit length overlap in those.",
         "The directions are those in which the first 1,024 events vary most above the noise; until then events wait, "
         "and all are one cluster. Clusters are found in these directions, and reported in the features.",
         use_none_to="reduce events of more than 64 features",

@@ -79,6 +79,16 @@ def clustered(n, d, k=10, seed=0, spread=6.0):
     return centres[labels] + rng.normal(size=(n, d)), labels
 
 
+def two_kinds(family, seed=2, n=2000):
+    """Rows of two kinds that every family can learn: counts or, for yes/no features, ones and zeros."""
+    rng = np.random.default_rng(seed)
+    rates = np.array([[6.0, 5.0, 0.1, 0.1], [0.1, 0.1, 6.0, 5.0]])[rng.integers(2, size=n)]
+    rows = rng.poisson(rates).astype(float)
+    rows = np.minimum(rows, 1.0) if family == "bernoulli" else rows
+    rows[rows.sum(axis=1) == 0, 1] = 1.0
+    return rows
+
+
 GROUPS, CLUSTERS = 30, 3
 
 

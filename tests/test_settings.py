@@ -297,3 +297,31 @@ def test_what_is_passed_through_is_known_to_the_client(monkeypatch):
         assert set(client) <= set(kind.DEFAULT_CONFIG)
     assert given.items() <= client.items()
     assert client["ssl_check_hostname"] is True
+
+
+@pytest.mark.parametrize(
+    ("section", "values", "complaint"),
+    [
+        ("checkpoint", {}, "set checkpoint.directory"),
+        ("decode", {"key": "id"}, "decode.key and per.key are two fields"),
+        ("snapshot", {"every_seconds": 5}, "there is no hierarchy of all keys"),
+        ("output", {"assignments_per_message": 2}, "assignments_per_message must be 1"),
+        ("source", {"kind": "http"}, "per.key cannot learn by HTTP"),
+        ("per", {"key": "record-key"}, "'record-key' needs Kafka"),
+    ],
+)
+def test_what_does_not_go_with_a_model_for_each_key(section, values, complaint, tmp_path):
+    given = {
+        "source": {"kind": "synthetic"},
+        "per": {"key": "customer"},
+        "checkpoint": {"directory": tmp_path},
+    }
+    load(overrides=given).check()
+    with pytest.raises(ConfigError, match=complaint):
+        load(overrides=given | {section: values}).check()
+
+
+def test_the_key_of_a_model_is_that_of_the_event(tmp_path):
+    assert load(overrides={"per": {"key": "customer"}}).key_path == "customer"
+    assert load(overrides={"per": {"key": "record-key"}, "decode": {"key": "id"}}).key_path == "id"
+    assert load(overrides={"decode": {"key": "id"}}).key_path == "id"

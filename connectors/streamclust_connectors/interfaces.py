@@ -109,6 +109,22 @@ class Revoked(NamedTuple):
     partitions: Collection[Partition]
 
 
+class EventKey(NamedTuple):
+    """Origin of an event: its record, its place in it if that has several, its key and time where it has them."""
+
+    partition: Partition
+    offset: int
+    place: int | None
+    key: Any
+    time: float | None
+
+    @property
+    def id(self) -> str:
+        """Id of the event in outputs."""
+        end = "" if self.place is None else f"-{self.place}"
+        return f"{self.partition[0]}-{self.partition[1]}-{self.offset}{end}"
+
+
 class Extent(NamedTuple):
     """First and end offset of a partition, and the topic id, which changes if the topic is recreated."""
 
@@ -328,6 +344,17 @@ class Group(Protocol):
     @property
     def staleness(self) -> float | None:
         """Seconds since the model included all summaries that the leader knew."""
+
+    @property
+    def names(self) -> Mapping[int, str]:
+        """Names of clusters in the latest model."""
+
+    @property
+    def example_keys(self) -> Mapping[int, EventKey]:
+        """Keys of the examples of clusters in the latest model, by the fingerprints of events."""
+
+    def name(self, cluster: int, name: str | None) -> None:
+        """Name a cluster for all members; KeyError if there is none, ValueError if it cannot be a name."""
 
     @property
     def clusterer(self) -> StreamClusterer | None:

@@ -61,6 +61,7 @@ class LifecycleOutput(msgspec.Struct, gc=False, omit_defaults=True):
     children: Annotated[Weights, Meta(description="Clusters after, each with its weight")]
     away: Annotated[int | None, Meta(description="Events for which a cluster that returned was away")] = None
     level: Annotated[int | None, Meta(description="Number of clusters of the level on show")] = None
+    key: Annotated[str | None, Meta(description="Key of the model whose clusters changed; with per")] = None
 
 
 class LifecycleRow(msgspec.Struct, gc=False):
@@ -76,6 +77,7 @@ class LifecycleRow(msgspec.Struct, gc=False):
     child_weights: Annotated[list[float], Meta(description="Their weights")]
     away: Annotated[int | None, Meta(description="Events for which a cluster that returned was away")]
     level: Annotated[int | None, Meta(description="Number of clusters of the level on show")]
+    key: Annotated[str | None, Meta(description="Key of the model whose clusters changed; null without per")]
 
 
 class RefusalOutput(msgspec.Struct, gc=False):
@@ -112,7 +114,7 @@ def lifecycle_row(change: LifecycleOutput) -> LifecycleRow:
     (parents, before), (children, after) = (([i for i, _ in side], [w for _, w in side]) for side in sides)
     return LifecycleRow(
         change.id, change.kind, change.at, change.version, parents, before, children, after, change.away,
-        change.level,
+        change.level, change.key,
     )  # fmt: skip
 
 

@@ -1,10 +1,24 @@
 """Distances of blocks of points: one row per feature, so that the innermost loops run along points."""
 
-from streamclust._kernels.compile import fused_part
+from streamclust._kernels.compile import fused_part, inlined
 from streamclust._kernels.types import Floats
 
 BLOCK = 128
 """Points worked on at once: a block of them with its scratch stays in the first cache."""
+
+
+@inlined
+def is_zero(
+    a0: float, a1: float, a2: float, a3: float, b0: float, b1: float, b2: float, b3: float, c0: float, c1: float,
+    c2: float, c3: float, d0: float, d1: float, d2: float, d3: float,
+) -> bool:  # fmt: skip
+    """Whether 16 numbers are 0."""
+    return (
+        (a0 == 0.0 and a1 == 0.0 and a2 == 0.0 and a3 == 0.0)
+        and (b0 == 0.0 and b1 == 0.0 and b2 == 0.0 and b3 == 0.0)
+        and (c0 == 0.0 and c1 == 0.0 and c2 == 0.0 and c3 == 0.0)
+        and (d0 == 0.0 and d1 == 0.0 and d2 == 0.0 and d3 == 0.0)
+    )
 
 
 @fused_part
@@ -60,6 +74,8 @@ def add_coordinates(
             b0, b1, b2, b3 = W[i + 1, j], W[i + 1, j + 1], W[i + 1, j + 2], W[i + 1, j + 3]
             c0, c1, c2, c3 = W[i + 2, j], W[i + 2, j + 1], W[i + 2, j + 2], W[i + 2, j + 3]
             d0, d1, d2, d3 = W[i + 3, j], W[i + 3, j + 1], W[i + 3, j + 2], W[i + 3, j + 3]
+            if j < i and is_zero(a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3):
+                continue  # most of a diagonal W
             y0, y1, y2, y3 = y[j], y[j + 1], y[j + 2], y[j + 3]
             for b in range(size):
                 p, q, r, s = y0[b], y1[b], y2[b], y3[b]

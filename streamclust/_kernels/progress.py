@@ -31,6 +31,7 @@ FIRST = frozenset(
         "families.normal_wishart.log_marginals",
         "families.normal_wishart.posteriors",
         "families.normal_wishart.update",
+        "levels.distances.squared_distances",
         "moments.add_outer",
         "moments.group_rows",
         "moments.merge_into",

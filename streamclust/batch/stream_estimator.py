@@ -83,7 +83,7 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         Whether each component that is found is a cluster ("ellipse"), or Gaussians that are pieces of one shape, a
         ring, say, are joined into one ("any"); by default "any" for Gaussians and refit="bkm", else "ellipse".
     detail
-        How fine the clusters shown are: "fine" (all that refits can tell apart), "auto" (the level that stands out),
+        How fine the clusters shown are: "auto" (the level that stands out), "fine" (all that refits can tell apart),
         "coarse" (the next coarser level that stands out) or a number of events that tell two clusters apart. Refits
         find the finest clusters; a path of merges leads from them to one, and any level of it can be shown. It may be
         changed at any time, and takes effect at once.
@@ -98,9 +98,9 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         The same seed and events give the same clusters, however the events were batched.
     max_directions
         Gaussian events of more features than this are reduced to this many directions at most; by default those of more
-        than 64 features, to at most 16. The directions are those in which the first 1,024 events vary most above the
-        noise; until then events wait, and all are one cluster. Clusters are found in these directions, and reported in
-        the features.
+        than 64 features, to at most 16, or 64 where clusters of unit length overlap in those. The directions are those
+        in which the first 1,024 events vary most above the noise; until then events wait, and all are one cluster.
+        Clusters are found in these directions, and reported in the features.
     scale
         How wide events are compared: with each feature in its own deviations ("deviation"), or by their angle ("unit"),
         for embeddings and texts. "unit" divides every event by its length first, however many features it has; an event
@@ -138,7 +138,7 @@ class StreamEstimator(ClusterMixin, DensityMixin, BaseEstimator):  # type: ignor
         drift: DriftChoice = "follow",
         birth_penalty: float | None = None,
         shape: ShapeName | None = None,
-        detail: Detail = "fine",
+        detail: Detail = "auto",
         n_clusters: NumberOfClusters = None,
         background: bool = True,
         on_event: Callable[[Change], object] | None = None,

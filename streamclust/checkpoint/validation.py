@@ -92,14 +92,16 @@ def check_counter(name: str, value: object) -> None:
 def check_ring(name: str, ring: EventRing, width: int) -> None:
     """The latest events, their weights and numbers."""
     whole(f"count of {name}", ring.count)
-    check_array(f"rows of {name}", ring.rows, (ring.size, width))
+    room = len(ring.rows)
+    must(len(ring) <= room <= ring.size, f"{name} has room for {room} events, of {ring.count}")
+    check_array(f"rows of {name}", ring.rows, (room, width))
     must(
         bool((np.abs(ring.rows) <= MAX_MAGNITUDE).all()),
         f"rows of {name} hold numbers beyond {MAX_MAGNITUDE:g}",
     )
-    check_array(f"weight of {name}", ring.weight, (ring.size,))
+    check_array(f"weight of {name}", ring.weight, (room,))
     must(bool((ring.weight >= 0).all()), f"weights of {name} are negative")
-    check_array(f"numbers of {name}", ring.at, (ring.size,), kind="i")
+    check_array(f"numbers of {name}", ring.at, (room,), kind="i")
 
 
 def check_shown(model: Model, n_components: int) -> None:

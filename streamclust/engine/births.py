@@ -10,7 +10,7 @@ from streamclust.engine.model import Model
 from streamclust.engine.model_path import Opened
 from streamclust.engine.newborn import newborn
 from streamclust.engine.present_events import PresentEvents
-from streamclust.engine.results import joined, reach, weighing
+from streamclust.engine.results import joined, weighing
 from streamclust.engine.retirement import Retirement
 from streamclust.engine.stream import Stream
 from streamclust.engine.tuning import TUNING
@@ -46,8 +46,10 @@ class Births:
         outside &= ~self._resume(rows, outside, penalty)
         if outside.mean() <= counters.tolerated:
             return
-        born = self._open_among(rows[outside], float(gap * weight.mean() / len(rows)))
-        counters.change_due = min(counters.change_due, counters.next_look if born else counters.n_seen)
+        apart = self._apart(rows[outside])
+        if len(apart):
+            born = self._open_among(apart, float(gap * weight.mean() / len(rows)))
+            counters.change_due = min(counters.change_due, counters.next_look if born else counters.n_seen)
 
     def open_latest(self, n: int) -> bool:
         """Open clusters for those of the latest n events that are far outside all others; whether there are any.
@@ -61,22 +63,25 @@ class Births:
             rows, weight = recent.watched_rows(n), recent.watched_weights(n)
         outside = model.outside(rows) if penalty is None else beyond(model, rows, penalty)
         outside &= ~self._resume(rows, outside, penalty)
-        outside &= model.nearest(rows).distance > TUNING.alarm_reach * reach(model.n_coordinates)
-        return bool(outside.any()) and self._open_among(rows[outside], float(weight.mean()))
+        outside &= model.nearest(rows).distance > TUNING.alarm_reach * model.reach
+        return bool(outside.any()) and self._open_among(self._apart(rows[outside]), float(weight.mean()))
 
     def _open_among(self, outsiders: Floats, each: float) -> bool:
         """Open clusters for events outside all others that weigh `each`; whether there are any, young ones included."""
-        evidence = self.present.evidence
-        if evidence < 1.0:
-            outsiders = outsiders[~self._strayed(outsiders)]
-        born = newborn(self.stream.published, outsiders, self.stream.settings.penalty, evidence)
+        penalty, evidence = self.stream.settings.penalty, self.present.evidence
+        born = newborn(self.stream.published, outsiders, penalty, evidence)
         apart = born[np.flatnonzero(~self._near_young(born.mean))]
         if len(apart) and each > 0:
             self.open(apart.scale(each), each)
         return len(born) > 0
 
-    def _strayed(self, outsiders: Floats) -> Bools:
-        """Which events outside all clusters are of a source that has wandered there from the nearest one."""
+    def _apart(self, outsiders: Floats) -> Floats:
+        """Those of some events outside all clusters that are not of a source that has wandered there from the nearest.
+
+        Clusters learn those at looks: they are no reason for a refit.
+        """
+        if self.present.evidence == 1.0:
+            return outsiders
         model = self.stream.published
         k, d = len(model.rows), model.n_coordinates
         rows = self.stream.shards.recent.latest()[0]
@@ -84,12 +89,12 @@ class Births:
         outside = cell == k
         cell[outside] = k + model.nearest(rows[outside]).component
         passed = np.diagonal(continuous_pairs(cell, rows[:, :d], 2 * k), k)
-        return np.asarray(passed[model.nearest(outsiders).component])
+        return outsiders[~passed[model.nearest(outsiders).component]]
 
     def _add_strays(self, rows: Floats, cell: Ints, whitened: Floats) -> None:
         """Keep events outside every large cluster for the search for rare ones."""
         model = self.stream.published
-        own = np.einsum("ij,ij->i", whitened, whitened) / 2 <= reach(model.n_coordinates)
+        own = np.einsum("ij,ij->i", whitened, whitened) / 2 <= model.reach
         suspects = rows[~(model.membership.in_large[cell] & own)]  # all others are inside a large cluster
         if len(suspects):
             self.stream.shards.recent.strays.see(suspects[model.large.outside(suspects)], first=0)

@@ -2,7 +2,8 @@
 
 Events of two sources are as far apart when one follows the other as at any other time. A source that wanders passes
 from one part of its way to the next in a small step, however few independent events its way is worth. So where steps
-between two cells are much smaller than their distance, in every feature, these are one cluster.
+between two cells are much smaller than their distance, along the direction that tells them apart, these are one
+cluster. Feature by feature, one of many would be large by chance, or the one that jumps would be outvoted.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ def continuous_pairs(cell: Ints, points: Floats, n_cells: int) -> Bools:
     >>> bool(continuous_pairs(cell, way, 2)[0, 1]), bool(continuous_pairs(cell, mixed, 2)[0, 1])
     (True, False)
     """
-    number, squares = crossings(cell, np.ascontiguousarray(points), n_cells)
     inside = cell < n_cells
     mean, variance = np.zeros((2, n_cells, points.shape[1]))
     count = np.maximum(np.bincount(cell[inside], minlength=n_cells), 1)[:, None]
@@ -32,12 +32,12 @@ def continuous_pairs(cell: Ints, points: Floats, n_cells: int) -> Bools:
     mean /= count
     np.add.at(variance, cell[inside], (points[inside] - mean[cell[inside]]) ** 2)
     variance /= count
-    usual = (mean[:, None] - mean) ** 2 + variance[:, None] + variance
-    varies = usual > 0
-    share = np.divide(
-        squares, np.maximum(number, 1)[:, :, None] * usual, out=np.zeros_like(usual), where=varies
-    )
-    return np.asarray((number > 0) & (share.max(axis=2) < TUNING.major_share))
+    apart, within = mean[:, None] - mean, variance[:, None] + variance
+    usual = apart**2 + within
+    direction = np.divide(apart, usual, out=np.zeros_like(usual), where=usual > 0)
+    number, squares = crossings(cell, np.ascontiguousarray(points), direction)
+    expected = (direction * apart).sum(axis=2) ** 2 + (direction**2 * within).sum(axis=2)
+    return np.asarray((number > 0) & (squares < TUNING.major_share * number * expected))
 
 
 def sources(sequences: list[tuple[Ints, Floats]], n_cells: int) -> Ints:

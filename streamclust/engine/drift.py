@@ -19,6 +19,7 @@ from streamclust._kernels.types import Floats
 from streamclust.engine.dependence import BlockCurve
 from streamclust.engine.model import Model, Seen
 from streamclust.engine.shards import Shards
+from streamclust.engine.stream import Counters
 from streamclust.engine.tuning import TUNING
 from streamclust.utils.late import chdtrc, fdtrc
 
@@ -41,29 +42,35 @@ class Findings(NamedTuple):
     since: Rung | None = None
 
 
-def p_value(new: Floats, old: Floats) -> float:
+def p_value(new: Floats, old: Floats, evidence: float = 1.0) -> float:
     """p-value of the means being equal in two windows: of all means together, or of the one that differs most.
 
     Shares do not count: sources that report in turns, in blocks of any length, are no drift.
     """
-    return float(p_values(mean_statistics(new, old, TUNING.min_sample)[None], (new.shape[1] - 2) // 2)[0])
+    d = (new.shape[1] - 2) // 2
+    return float(p_values(mean_statistics(new, old, TUNING.min_sample)[None], d, evidence)[0])
 
 
-def p_values(statistics: Floats, d: int) -> Floats:
-    """p-values of rows of `mean_statistics`, of D features."""
+def p_values(statistics: Floats, d: int, evidence: float = 1.0) -> Floats:
+    """p-values of rows of `mean_statistics`, of D features, for events that count `evidence`.
+
+    Where that is less than 1, squares of features depend on each other, and sums of them vary so much more: they are
+    compared with a chi-squared of as many degrees of freedom fewer [Satterthwaite 1946].
+    """
     every, largest, cells = statistics.T
-    df = d * np.maximum(cells, 1.0)
-    p = 2.0 * np.minimum(chdtrc(df, every), cells * chdtrc(d, largest))
+    each = evidence * d
+    df = each * np.maximum(cells, 1.0)
+    p = 2.0 * np.minimum(chdtrc(df, evidence * every), cells * chdtrc(each, evidence * largest))
     return np.where(cells * d > 0, np.minimum(1.0, p), 1.0)
 
 
-def fit(newest: Floats) -> float:
+def fit(newest: Floats, evidence: float = 1.0) -> float:
     """p-value of a window under the model: compared with an endless window that fits the model exactly."""
     d = (newest.shape[1] - 2) // 2
-    return float(p_values(fit_statistics(newest, TUNING.min_sample)[None], d)[0])
+    return float(p_values(fit_statistics(newest, TUNING.min_sample)[None], d, evidence)[0])
 
 
-def look(shards: Shards, model: Model, n_seen: int, begin: int, moving: bool, tolerated: float) -> Findings:
+def look(shards: Shards, model: Model, counters: Counters) -> Findings:
     """Compare windows of the newest events with those before them, and the shortest with the model.
 
     Windows of all events in a row are only tried where the shortest does not fit, or means are moving already.
@@ -72,18 +79,21 @@ def look(shards: Shards, model: Model, n_seen: int, begin: int, moving: bool, to
     newest = block_sums(*model.see(rows), weight, len(model.rows) + 1, TUNING.look_sample_events)
     fits = True
     if len(newest):
-        if not (moving or model.moved):  # at most looks nothing has moved: that shows without p-values
+        if not (
+            counters.moving or model.moved
+        ):  # at most looks nothing has moved: that shows without p-values
             blocks = shards.recent.sums_by(model.published, TUNING.look_sample_events)
-            if at_rest(newest[0], blocks, tolerated, TUNING.min_sample):
+            if at_rest(newest[0], blocks, counters.tolerated, TUNING.min_sample):
                 return Findings(fits=True)
         outside = newest[0, -1, 0] / max(newest[0, :, 0].sum(), 1e-300)
-        fits = bool(outside <= tolerated and fit(newest[0]) >= TUNING.rare_p_value)
+        ordinary = fit(newest[0], model.event_evidence) >= TUNING.rare_p_value
+        fits = bool(outside <= counters.tolerated and ordinary)
     fresh = since = None
-    wandering = Wandering(shards, model, begin)
-    for near, n, p in climb(shards, model, near=moving or not fits):
+    wandering = Wandering(shards, model, counters)
+    for near, n, p in climb(shards, model, near=counters.moving or not fits):
         if p >= TUNING.rare_p_value or (p := wandering.p_value(near, n, p)) >= TUNING.rare_p_value:
             continue
-        found = window(shards, n_seen, near, n)
+        found = window(shards, counters.n_seen, near, n)
         fresh = fresh or found
         if p < TUNING.change_p_value:
             since = found
@@ -94,10 +104,10 @@ def look(shards: Shards, model: Model, n_seen: int, begin: int, moving: bool, to
 class Wandering:
     """Compares windows whose means may wander: their differences are judged by those of windows before them."""
 
-    def __init__(self, shards: Shards, model: Model, begin: int) -> None:
+    def __init__(self, shards: Shards, model: Model, counters: Counters) -> None:
         self._shards = shards
         self._model = model
-        self._begin = begin
+        self._counters = counters
 
     @cached_property
     def _watched(self) -> tuple[Floats, Seen]:
@@ -113,15 +123,21 @@ class Wandering:
         """p-value of the means being equal in the newest n events and the n before them.
 
         The latest events in a row, if `near`, else watched ones. It is `independent`, that of independent events,
-        unless those since `begin`, but before the newer window, depend on each other. Then the variance of a difference
-        is that of independent events and, beyond it, what means have wandered over such a time; as that was estimated,
-        the statistic has the tail of an F distribution.
+        unless those of the present, but before the newer window, depend on each other, or did before. Then the variance
+        of a difference is that of independent events and, beyond it, what means have wandered over such a time; as that
+        was estimated, the statistic has the tail of an F distribution. It is 1 while clusters have had fewer than D + 1
+        independent events: their covariances are not known in all directions, and sources leave them in the others.
         """
         stride = float(self._shards.recent.stands_for()[-1])
         curves = self._curves(n if near else n * stride)
-        if all(curve.correlation_time() == 1.0 for curve, _ in curves):
-            return independent
         k, d = len(self._model.rows), self._model.whitened_features
+        own_times = [curve.correlation_time() for curve, _ in curves]
+        times = [own * each if own > 1.0 else 1.0 for own, (_, each) in zip(own_times, curves, strict=True)]
+        time = max(self._counters.known_time, *times, 1.0)
+        if time == 1.0:
+            return independent
+        if max((curve.n_own * each for curve, each in curves), default=0.0) < (d + 1) * time:
+            return 1.0
         weight, seen = self._latest if near else self._watched
         first = len(weight) - 2 * n
         new, old = block_sums(*seen.some(slice(first, None)), weight[first:], k + 1, n)[:, :k]
@@ -151,7 +167,7 @@ class Wandering:
         watched, latest = self._shards.recent.watched()[2], self._shards.recent.latest_numbers()
         # Shards that came from elsewhere have watched events alone.
         end = int((latest if len(latest) else watched)[-1]) + 1 - newest
-        far, near = ((number >= self._begin) & (number < end) for number in (watched, latest))
+        far, near = ((number >= self._counters.begin) & (number < end) for number in (watched, latest))
         rows, stride = self._shards.recent.evenly_watched(far)
         parts = (self._watched, rows, stride), (self._latest, np.flatnonzero(near), 1.0)
         k = len(self._model.rows)
@@ -169,18 +185,27 @@ def climb(shards: Shards, model: Model, near: bool) -> Iterator[tuple[bool, int,
     if near:
         rows, weight = shards.recent.latest()
         for n, p in rungs(
-            weight, lambda part: model.see(rows[part]), len(model.rows), TUNING.look_events // 2
+            weight,
+            lambda part: model.see(rows[part]),
+            len(model.rows),
+            TUNING.look_events // 2,
+            model.event_evidence,
         ):
             yield True, n, p
     if model.moved:
         rows, weight, _ = shards.recent.watched()
         for n, p in rungs(
-            weight, lambda part: model.see(rows[part]), len(model.rows), TUNING.window_events // 2
+            weight,
+            lambda part: model.see(rows[part]),
+            len(model.rows),
+            TUNING.window_events // 2,
+            model.event_evidence,
         ):
             yield False, n, p
     else:
         blocks = shards.recent.sums_by(model.published, TUNING.look_sample_events)
-        found = p_values(ladder_statistics(blocks, TUNING.min_sample), model.whitened_features)
+        statistics = ladder_statistics(blocks, TUNING.min_sample)
+        found = p_values(statistics, model.whitened_features, model.event_evidence)
         for i, p in enumerate(found.tolist()):
             yield False, TUNING.look_sample_events << i, p
 
@@ -193,7 +218,9 @@ def window(shards: Shards, n_seen: int, near: bool, n: int) -> Rung:
     return Rung(n_seen - int(at[-n]), rows[-n:], weight[-n:])
 
 
-def rungs(weight: Floats, see: Callable[[slice], Seen], k: int, longest: int) -> Iterator[tuple[int, float]]:
+def rungs(
+    weight: Floats, see: Callable[[slice], Seen], k: int, longest: int, evidence: float = 1.0
+) -> Iterator[tuple[int, float]]:
     """Compare the newest events with as many before them, 256 and then twice as many each time; labelled as needed."""
     n, total = TUNING.look_sample_events, len(weight)
     blocks: Floats | None = None
@@ -202,5 +229,5 @@ def rungs(weight: Floats, see: Callable[[slice], Seen], k: int, longest: int) ->
         more = block_sums(*see(part), weight[part], k + 1, TUNING.look_sample_events)
         blocks = more if blocks is None else np.concatenate([blocks, more])
         half = n // TUNING.look_sample_events
-        yield n, p_value(blocks[:half].sum(axis=0), blocks[half:].sum(axis=0))
+        yield n, p_value(blocks[:half].sum(axis=0), blocks[half:].sum(axis=0), evidence)
         n *= 2

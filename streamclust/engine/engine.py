@@ -255,6 +255,8 @@ class Engine:
         stream, counters = self.stream, self.stream.counters
         if stream.sketch is None:
             stream.sketch = sketch
+            if sketch.independent:
+                stream.settings = self.shards.settings = replace(stream.settings, family="diagonal")
             self.shards.begin(sketch.n_directions)
             return
         reproject(stream, sketch)
@@ -343,6 +345,8 @@ class Engine:
         names = ours.keys() - {"detail", "n_clusters"}  # of what is shown, not of what is learnt
         if self.settings.is_mixed or other.settings.is_mixed:
             names -= {"family"}  # it tells the columns, and those are compared by name
+        if any(sketch is not None and sketch.independent for sketch in (self.sketch, other.sketch)):
+            names -= {"family"}  # it comes with the sketch, and sketches are compared
         differ = {name: (ours[name], theirs[name]) for name in sorted(names) if ours[name] != theirs[name]}
         if differ:
             raise ValueError(f"only streams of the same settings can be merged: they differ in {differ}")

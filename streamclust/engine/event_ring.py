@@ -15,6 +15,16 @@ from streamclust.utils.state import Arrays
 
 Array = TypeVar("Array", Floats, Ints, Bools)
 
+FIRST_ROOM = 64
+"""Number of events that a new ring has room for; a stream of few events takes little memory."""
+
+
+def lengthened(kept: Array, room: int) -> Array:
+    """A longer copy, zeros at the end."""
+    found = np.zeros((room, *kept.shape[1:]), dtype=kept.dtype)
+    found[: len(kept)] = kept
+    return found
+
 
 class KeptEvents(NamedTuple):
     """Events of a ring with their weights and numbers, the oldest first, and how many events each stands for."""
@@ -80,13 +90,22 @@ def in_order(parts: list[KeptEvents]) -> KeptEvents:
 
 
 class EventRing:
-    """The latest of some events, with their weights and numbers."""
+    """The latest of some events, with their weights and numbers: `size` at most.
+
+    Its arrays grow with the number of events, to the next power of two.
+
+    >>> ring = EventRing(n_features=1, size=1000)
+    >>> ring.add(np.zeros((65, 1)), None, np.arange(65))
+    >>> len(ring), len(ring.rows)
+    (65, 128)
+    """
 
     def __init__(self, n_features: int, size: int = TUNING.window_events) -> None:
         self.size = size
-        self.rows = np.zeros((size, n_features))
-        self.weight = np.ones(size)
-        self.at = np.zeros(size, dtype=np.int64)
+        room = min(size, FIRST_ROOM)
+        self.rows = np.zeros((room, n_features))
+        self.weight = np.zeros(room)
+        self.at = np.zeros(room, dtype=np.int64)
         """The number of each event in the stream."""
         self.count = 0
         self.missing: Bools | None = None
@@ -95,6 +114,7 @@ class EventRing:
     def add(self, rows: Floats, weight: Floats | None, at: Ints, missing: Bools | None = None) -> None:
         """Keep these events, the oldest first; `missing` are values that were filled in."""
         self.count += len(rows)
+        self._make_room()
         if self.missing is None and missing is not None and missing.any():
             self.missing = np.zeros(self.rows.shape, dtype=bool)
         if self.missing is not None:
@@ -102,6 +122,15 @@ class EventRing:
         self.put(self.rows, rows)
         self.put(self.weight, np.ones(len(rows)) if weight is None else weight)
         self.put(self.at, at)
+
+    def _make_room(self) -> None:
+        """Lengthen the arrays to what the count needs: before the ring is full, event i has place i."""
+        room = min(self.size, 1 << max(self.count - 1, 0).bit_length())
+        if room > len(self.rows):
+            self.rows, self.weight = lengthened(self.rows, room), lengthened(self.weight, room)
+            self.at = lengthened(self.at, room)
+            if self.missing is not None:
+                self.missing = lengthened(self.missing, room)
 
     def put(self, kept: Array, new: Array) -> None:
         """Write what is kept of each of the latest events in its place; of too many, of the last."""
@@ -148,13 +177,16 @@ class EventRing:
 
     def restore(self, arrays: Arrays, count: int) -> None:
         """Hold the events that `to_arrays` saved; older checkpoints have no numbers, and no missing values."""
-        self.rows, self.weight, self.count = arrays["rows"].copy(), arrays["weight"].copy(), count
-        self.at = arrays["at"].copy() if "at" in arrays else self.at
+        self.rows, self.count = np.array(arrays["rows"]), count
+        room = len(self.rows)
+        self.weight = arrays["weight"].copy() if "weight" in arrays else np.ones(room)
+        self.at = arrays["at"].copy() if "at" in arrays else np.zeros(room, dtype=np.int64)
         self.missing = arrays["missing"].copy() if "missing" in arrays else None
 
     def refill(self, kept: KeptEvents, count: int) -> None:
         """Hold these events instead, the oldest first, as the latest of `count`."""
         self.count = count
+        self._make_room()
         self.missing = None
         if kept.missing is not None:
             self.missing = np.zeros(self.rows.shape, dtype=bool)
@@ -169,9 +201,11 @@ class EventRing:
 
     def widen(self, values: Floats, unknown: bool = False) -> None:
         """Add features in which every event so far has the same values; `unknown`: those are filled in."""
-        self.rows = np.concatenate([self.rows, np.broadcast_to(values, (self.size, len(values)))], axis=1)
+        self.rows = np.concatenate(
+            [self.rows, np.broadcast_to(values, (len(self.rows), len(values)))], axis=1
+        )
         if unknown and len(self) and self.missing is None:
-            self.missing = np.zeros((self.size, self.rows.shape[1] - len(values)), dtype=bool)
+            self.missing = np.zeros((len(self.rows), self.rows.shape[1] - len(values)), dtype=bool)
         if self.missing is not None:
             self.missing = np.pad(self.missing, ((0, 0), (0, len(values))), constant_values=unknown)
 

@@ -23,6 +23,7 @@ from streamclust.engine.results import (
     chosen,
     cost_form,
     directions_of,
+    event_evidence_of,
     having,
     large_rows,
     log_density,
@@ -394,6 +395,12 @@ class Model:
     def assign(self, points: Floats) -> Assignment:
         """Results of `predict`, `probability` (of the cluster predicted) and `novelty`, for little more than one."""
         points, more = self.measured(points)
+        if len(points) == 1:  # a product of one row is summed in another order: the last bit would differ
+            cluster, probability, novelty, component = self._assign(np.repeat(points, 2, axis=0), more)
+            return Assignment(cluster[:1], probability[:1], novelty[:1], component[:1])
+        return self._assign(points, more)
+
+    def _assign(self, points: Floats, more: Floats) -> Assignment:
         component = self.cheapest(points)
         k = self.place[component]
         joint = self.log_joint(points)
@@ -431,7 +438,7 @@ class Model:
             cell = np.where(self.outside(points), len(self.rows), self.nearest(points).component)
             return Seen(cell, np.zeros((len(points), 0)))
         seen = Seen(np.empty(len(points), dtype=np.int64), np.empty(points.shape))
-        see_points(points, vector, root, offset, self._directions, reach(points.shape[1]), *seen)
+        see_points(points, vector, root, offset, self._directions, self.reach, *seen)
         return seen
 
     def _see_mixed(self, points: Floats, ellipsoids: Ellipsoids) -> Seen:
@@ -460,7 +467,17 @@ class Model:
             if family.numbers is None or posterior.numbers is None:
                 return None
             columns, form = family.layout.numbers, family.numbers.cost_form(posterior.numbers)
-        return Ellipsoids(columns, form.centre, form.root, reach(len(columns)))
+        return Ellipsoids(columns, form.centre, form.root, reach(len(columns), self.event_evidence))
+
+    @property
+    def event_evidence(self) -> float:
+        """Evidence of an event, less than 1 if its coordinates depend on each other."""
+        return event_evidence_of(self.result)
+
+    @property
+    def reach(self) -> float:
+        """Half the squared Mahalanobis distance within which nearly all events of a Gaussian cluster are."""
+        return reach(self.n_coordinates, self.event_evidence)
 
     @property
     def whitened_features(self) -> int:

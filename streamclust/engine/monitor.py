@@ -112,9 +112,7 @@ class Monitor:
         counters, model = self.stream.counters, self.stream.published
         if not (self.stream.settings.follows and model.whitened_features):  # counts have no deviations
             return Findings(fits=True)
-        found = drift.look(
-            self.stream.shards, model, counters.n_seen, counters.begin, counters.moving, counters.tolerated
-        )
+        found = drift.look(self.stream.shards, model, counters)
         counters.moving = found.fresh is not None
         if found.fresh is not None:
             self.stream.model = moved(model, found.fresh.rows, found.fresh.weight)

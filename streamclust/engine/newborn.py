@@ -40,7 +40,7 @@ def newborn(model: Model, outsiders: Floats, penalty: float | None = None, evide
         groups = fit_points(model.active.family, outsiders, search="quick").labels
     else:
         variance = np.einsum("ii->i", typical) if typical.ndim == 2 else np.broadcast_to(typical, d)
-        groups = lead(outsiders / np.sqrt(variance), 4 * reach(d))
+        groups = lead(outsiders / np.sqrt(variance), 4 * reach(d, model.event_evidence))
     found = Moments.rows_of_points(outsiders).to_groups(groups, kind=clusters.kind)
     n_events = found.weight if typical is None else n_distinct_by_group(outsiders, groups)
     if typical is not None:

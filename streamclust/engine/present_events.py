@@ -36,7 +36,8 @@ class PresentEvents:
         if kept is None or kept[0] != key or kept[1] is not model:
             kept = self._evidence = key, model, self.stream.shards.recent.sequence(begin).evidence(model)
         known = self.stream.counters.known_time
-        lasting = min(TUNING.known_times * known, self.stream.shards.recent.memory_events)
+        lasting = TUNING.known_times * known * len(model.rows)
+        lasting = min(lasting, self.stream.shards.recent.memory_events)
         short = self.stream.n_seen - begin < lasting
         return min(kept[2], 1.0 / known) if short else kept[2]
 

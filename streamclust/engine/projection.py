@@ -22,6 +22,8 @@ from streamclust.engine.event_rows import (
 )
 from streamclust.engine.incomplete_events import first_completed, until_known
 from streamclust.engine.missing_values import completed, zero_filled
+from streamclust.engine.sketch_form import suitable_sketch
+from streamclust.engine.tuning import TUNING
 from streamclust.engine.watched_events import chosen_of
 from streamclust.engine.wide_events import RECENT_EVENTS, Block, RecentWideEvents
 from streamclust.moments import Moments
@@ -307,18 +309,18 @@ class Projection:
             self._complete_first()
         if self.stage != "waiting" or not self.waiting or self._is_given_sketches:
             return
-        rows, most = (
-            under_each_other([block.rows for block in self.waiting]),
-            self.max_directions or MAX_DIRECTIONS,
-        )
+        rows = under_each_other([block.rows for block in self.waiting])
         if self.sketch is not None:
             if self.n_waiting < JUDGED_EVENTS:
                 self._enter(self.sketch)
                 return
             past = self.engine.shards.merged_tree().without_outliers().total
+            most = self.max_directions or (
+                TUNING.max_directions if self.sketch.independent else MAX_DIRECTIONS
+            )
             self._enter(relearn_sketch(self.sketch, past, self._whole(rows), self._weights(), most))
         elif rows.shape[1] > self._most:
-            sketch = learn_sketch(rows, self._weights(), most, self.unit)
+            sketch = self._learnt_sketch(rows)
             del rows  # copies of those that wait
             self._enter(sketch)
         elif self.unit:
@@ -327,6 +329,13 @@ class Projection:
             with HeldInterrupts():
                 self.stage = "plain"
                 self._let_in()
+
+    def _learnt_sketch(self, rows: Rows) -> Sketch:
+        """The first sketch: of the directions asked for, or of those that suit the events."""
+        settings = self.engine.settings
+        if self.max_directions is None and settings.family == "gaussian" and settings.refit == "bkm":
+            return suitable_sketch(rows, self._weights(), self.unit)
+        return learn_sketch(rows, self._weights(), self.max_directions or MAX_DIRECTIONS, self.unit)
 
     def use_sketch(self, sketch: Sketch) -> None:
         """Take events through a sketch that was learnt elsewhere; what was learnt through another is carried over.
@@ -341,6 +350,10 @@ class Projection:
             raise ValueError(f"a sketch is for Gaussians, not for family={self.engine.settings.family!r}")
         if sketch.unit != self.unit:
             raise ValueError('the sketch and this stream must agree on scale="unit"')
+        if self.sketch is not None and sketch.independent != self.sketch.independent:
+            raise ValueError(
+                "the sketch and this stream differ in the covariances of clusters: use it before the first event"
+            )
         self._enter(sketch)
 
     def _enter(self, sketch: Sketch) -> None:

@@ -14,7 +14,7 @@ from streamclust.engine.event_ring import EventRing, KeptEvents, in_order, side_
 from streamclust.engine.imputation import Gaps
 from streamclust.engine.model import Model, Seen
 from streamclust.engine.tuning import TUNING
-from streamclust.engine.watched_events import WatchedEvents
+from streamclust.engine.watched_events import WatchedEvents, watched_in
 from streamclust.families import is_discrete
 from streamclust.sketch import CoordinateMap, TransformChange
 from streamclust.utils.state import State, prefixed, under
@@ -120,7 +120,7 @@ class RecentEvents:
         """Hold what `to_state` saved."""
         arrays, values = state
         self._strays = WatchedEvents(0)
-        self._strays.rows, self._strays.count = np.array(arrays["strays"]), values["strays"]
+        self._strays.restore({"rows": arrays["strays"]}, values["strays"])
         if "whole" in values:  # older checkpoints have none
             self.ring.restore(under(arrays, "whole."), values["whole"])
 
@@ -228,10 +228,15 @@ class RecentEvents:
         return RecentSequence(watched[rows], stride, latest)
 
     def evenly_watched(self, chosen: Bools) -> tuple[Ints, float]:
-        """Places, in `watched`, of those chosen that stand for as many events each as most do; and for how many.
+        """Places, in `watched`, of those chosen that stand for as many events each; and for how many.
 
-        The first events are all watched, later ones in part: those are two sequences.
+        The first events are all watched, later ones in part. Once the later ones span more events, the first are
+        thinned as those were.
         """
         held = self.stands_for()
-        stride = float(np.median(held[chosen])) if chosen.any() else 1.0
-        return np.flatnonzero(chosen & (held == stride)), stride
+        late = chosen & (held > 1.0)
+        if 2 * held[late].sum() < held[chosen].sum():
+            return np.flatnonzero(chosen & (held == 1.0)), 1.0
+        at = self.watched()[2]
+        thinned = watched_in(at // TUNING.block_events) == at
+        return np.flatnonzero(late | (chosen & thinned)), float(TUNING.block_events)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -9,8 +10,8 @@ import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.engine.continuity import sources
-from streamclust.engine.dependence import RecentSequence
 from streamclust.engine.dp_means import refit_dp_means
+from streamclust.engine.event_evidence import event_evidence
 from streamclust.engine.fixed_components import FixedComponents
 from streamclust.engine.imputation import Gaps, supported
 from streamclust.engine.joining import joined_components
@@ -22,15 +23,18 @@ from streamclust.engine.results import (
     Result,
     check_finite,
     chosen,
+    event_evidence_of,
     having,
     joined,
     weighing,
 )
 from streamclust.engine.settings import COVARIANCE, EngineSettings
 from streamclust.engine.tuning import TUNING
+from streamclust.families import FamilyLike
 from streamclust.lineage import majority
 from streamclust.moments import Moments
 from streamclust.refit.bkm.fit import refit_bkm
+from streamclust.refit.bkm.inputs import effective_size
 from streamclust.refit.chunky_em.fit import refit_mixture
 from streamclust.refit.chunky_em.mixture import Mixture
 from streamclust.refit.partition import Partition
@@ -50,15 +54,15 @@ def find(given: RefitInput) -> Found:
     sampled = settings.refit != "chunky-em"
     tree = WithStrays(given.tree, given.old.large, given.events.strays) if sampled else given.tree
     start = widened(start, tree)
+    evidence = given.events.sequence.evidence(given.old)
+    of_stray = min(1.0, evidence * TUNING.block_events)
     if given.mode.search_strays and settings.refit == "bkm":
-        start = with_rare(
-            settings, start, given.events.strays[given.old.large.outside(given.events.strays)], given.number
-        )
-    best = fit_dependent(given, tree, start if given.mode.fresh else with_prior(start, given.old.result))
+        strays = given.events.strays[given.old.large.outside(given.events.strays)]
+        start = with_rare(settings, start, strays, given.number, of_stray)
+    start_with_prior = start if given.mode.fresh else with_prior(start, given.old.result)
+    best = fit_dependent(given, tree, start_with_prior, evidence)
     if isinstance(tree, WithStrays) and settings.refit == "bkm" and not given.mode.drifted:
-        best = keeping_rare(settings, best, start, *tree.outside())
-    if given.tree.n_independent < best.n_clusters * (tree.n_features + 1):
-        best = with_whole_ways(best, given.events.sequence)
+        best = keeping_rare(settings, best, start, *tree.outside(), of_stray)
     if given.mode.drifted:
         best = keeping(best, fed(best, given.events.watched))
     if given.events.gaps is not None:
@@ -91,15 +95,12 @@ def find(given: RefitInput) -> Found:
     )
 
 
-def with_whole_ways(result: Result, sequence: RecentSequence) -> Result:
-    """The clusters, with those merged that are parts of the way of one source that wanders.
-
-    Where independent events are fewer than D + 1 for each cluster, clusters are found in the curve of its way.
-    """
+def with_whole_ways(result: Result, ways: tuple[Floats, ...]) -> Result:
+    """The clusters, with those merged that are parts of the way of one source that wanders."""
     model, d = by_itself(result), result.clusters.n_features
     if result.n_clusters == 1 or model.whitened_features < d:
         return result
-    parts = [(model.see(rows).cell, rows[:, :d]) for rows in (sequence.latest, sequence.watched)]
+    parts = [(model.nearest(rows).component, rows[:, :d]) for rows in ways]
     source = sources(parts, result.n_clusters)
     k = int(source.max()) + 1
     return result if k == result.n_clusters else having(result, result.clusters.to_groups(source, k))
@@ -237,22 +238,35 @@ def with_prior(start: Moments, old: Result) -> Moments | Partition:
     return start
 
 
-def fit_dependent(given: RefitInput, tree: SummaryTree | WithStrays, start: Moments | Partition) -> Result:
+def fit_dependent(
+    given: RefitInput, tree: SummaryTree | WithStrays, start: Moments | Partition, evidence: float
+) -> Result:
     """Refit with as much evidence as the events have under the clusters that are found.
 
-    How far events depend on each other shows within clusters. The old ones tell nothing of events that came since at
-    other places, so the refit is repeated while those found show that the evidence was less than half of what it took.
+    `evidence` is that under the old ones. Those tell nothing of events that came since at other places, so the refit is
+    repeated while those found show that the evidence was less than half of what it took. It is measured over whole ways
+    of sources, whose parts are one cluster unless there are D + 1 independent events for each. Events whose
+    coordinates depend on each other count less, too.
     """
-    evidence = given.events.sequence.evidence(given.old)
+    events, d, event = given.events, tree.n_features, event_evidence_of(given.old.result)
     for _ in range(TUNING.max_rounds):
-        given.tree.n_independent = n_independent(evidence, given.events.n_events, tree.n_features)
-        best = fit(given.settings, tree, start, given.number, given.mode.cold)
+        given.tree.n_independent = n_independent(evidence, events.n_events, d)
+        if event < 1.0:
+            counted = event * effective_size(tree, tree.sample()[1])
+            given.tree.n_independent = min(given.tree.n_independent, counted)
+        best, before = fit(given.settings, tree, start, given.number, given.mode.cold, given.family), event
         check_finite(best.clusters)
-        found = given.events.sequence.evidence(by_itself(best))
-        if found > evidence / 2:
+        if given.is_independent and isinstance(best, Partition):
+            # More evidence finds more clusters, under which there is less of it: what fits lies between the two.
+            event = math.sqrt(event * event_evidence(by_itself(best), *tree.sample()))
+            best = replace(best, event_evidence=event)
+        whole = with_whole_ways(best, events.ways)
+        found = events.sequence.evidence(by_itself(whole))
+        if found > evidence / 2 and event > before / 2:
             break
         evidence = found
-    return best
+    few = found < 1.0 and found * events.n_events < best.n_clusters * (d + 1)
+    return whole if few else best
 
 
 def n_independent(evidence: float, n_events: float, n_features: int) -> float:
@@ -276,12 +290,13 @@ def fit(
     start: Moments | Partition,
     number: int,
     cold: bool,
+    family: FamilyLike,
 ) -> Result:
     """One refit, challenged by one from nothing if `cold`; the same seed and number give the same clusters."""
     rng = np.random.default_rng([settings.seed, number])
     if settings.refit == "bkm":
         margin = TUNING.margin_nats if cold else None
-        return refit_bkm(settings.family, tree, start, rng, settings.mixture, "quick", challenge=margin)
+        return refit_bkm(family, tree, start, rng, settings.mixture, "quick", challenge=margin)
     best = fit_other(settings, tree, start, rng)
     if cold:
         challenger = fit_other(settings, tree, None, np.random.default_rng([settings.seed, number]))

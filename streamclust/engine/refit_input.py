@@ -12,6 +12,7 @@ from streamclust.engine.imputation import Gaps
 from streamclust.engine.model import Model
 from streamclust.engine.results import Result, result_from_state, result_state
 from streamclust.engine.settings import EngineSettings
+from streamclust.families import FamilyLike, TiedGaussian
 from streamclust.moments import Moments
 from streamclust.tree import SummaryTree
 from streamclust.utils.state import State
@@ -51,6 +52,8 @@ class RefitEvents:
     """All events, if they are all known and some of their values were missing."""
     sequence: RecentSequence
     """Recent events in their order, which tell how many independent events the tree's are worth."""
+    ways: tuple[Floats, ...]
+    """All recent events in their order, in a row and watched ones: the ways of sources."""
     n_events: float
     """Number of events that the tree stands for."""
 
@@ -70,6 +73,16 @@ class RefitInput:
     """Components of the old model that the tree holds no events of: they stay as they are."""
     events: RefitEvents
     mode: SearchMode
+
+    @property
+    def is_independent(self) -> bool:
+        """Whether clusters have independent coordinates of a sketch."""
+        return self.old.sketch is not None and self.old.sketch.independent
+
+    @property
+    def family(self) -> FamilyLike:
+        """The family of "bkm": clusters of independent coordinates share one covariance."""
+        return TiedGaussian if self.is_independent else self.settings.family
 
 
 @dataclass(frozen=True, eq=False)

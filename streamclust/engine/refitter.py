@@ -159,6 +159,7 @@ class Refitter:
             weight_of_one=self.present.weight_of_one(),
             gaps=shards.recent.gaps() if whole and shards.is_replayable else None,
             sequence=shards.recent.sequence(stream.counters.begin),
+            ways=(shards.recent.latest()[0], shards.recent.watched()[0]),
             n_events=float(summary.tree.n_events if rows is None else max(n_present, len(rows))),
         )
 

@@ -10,7 +10,15 @@ import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
 from streamclust.engine.tuning import TUNING
-from streamclust.families import FAMILIES, MIXTURES, AnyFamily, FamilyClass, FlatGaussian, Multinomial
+from streamclust.families import (
+    FAMILIES,
+    MIXTURES,
+    AnyFamily,
+    FamilyClass,
+    FlatGaussian,
+    Multinomial,
+    TiedGaussian,
+)
 from streamclust.families.cost_form import CostForm, Quadratic
 from streamclust.families.gaussian import Gaussian, GaussianParameters
 from streamclust.families.linalg import cholesky, log_determinant, whitener
@@ -25,7 +33,9 @@ from streamclust.utils.state import Arrays, State, fields_state, from_fields, pr
 
 Result = Partition | Mixture
 NOWHERE: Ints = np.zeros(0, dtype=np.int64)
-PRIORS: dict[str, FamilyClass] = {kind.__name__: kind for kind in (*FAMILIES.values(), FlatGaussian)}
+PRIORS: dict[str, FamilyClass] = {
+    kind.__name__: kind for kind in (*FAMILIES.values(), FlatGaussian, TiedGaussian)
+}
 """Every family class that a partition may hold, by name."""
 
 
@@ -48,9 +58,17 @@ def large_rows(weight: Floats) -> Ints:
 
 
 @lru_cache(maxsize=64)
-def reach(n_features: int) -> float:
-    """Half the squared Mahalanobis distance, a chi-squared, within which a Gaussian has `inside_mass` of its mass."""
-    return float(gammaincinv(n_features / 2, TUNING.inside_mass))
+def reach(n_features: int, evidence: float = 1.0) -> float:
+    """Half the squared Mahalanobis distance, a chi-squared, within which a Gaussian has `inside_mass` of its mass.
+
+    Of events that count `evidence` it is that of a chi-squared whose variance is 1 / evidence times as large.
+    """
+    return float(gammaincinv(evidence * n_features / 2, TUNING.inside_mass) / evidence)
+
+
+def event_evidence_of(result: Result) -> float:
+    """Evidence of an event, less than 1 if its coordinates depend on each other."""
+    return result.event_evidence if isinstance(result, Partition) else 1.0
 
 
 def cost_form(result: Result) -> CostForm:

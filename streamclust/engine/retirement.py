@@ -38,6 +38,7 @@ class Retirement:
         gone &= self._absence() >= self._patience()
         if gone.any():
             gone &= self._independent() * expected >= TUNING.min_expected_events
+            gone &= self._known()
         ids = np.array(model.ids)
         self.apply(set(ids[back].tolist()), set(ids[gone].tolist()))
 
@@ -71,6 +72,7 @@ class Retirement:
         gone &= [cluster not in self.stream.lineage.retired for cluster in model.ids]
         if gone.any():
             gone &= self._independent() * expected >= TUNING.presence_events
+            gone &= self._known()
             self.apply(set(), set(np.array(model.ids)[gone].tolist()))
 
     def away(self, rows: Floats, first: int) -> Ints:
@@ -119,6 +121,15 @@ class Retirement:
         recent, model = self.stream.shards.recent, self.stream.published
         evidence = recent.sequence(self.stream.counters.begin).share_evidence(model.with_retired)
         return min(1.0, evidence * float(recent.stands_for()[-1]))
+
+    def _known(self) -> Bools:
+        """Which clusters are known in all directions: all, or those of D + 1 independent events.
+
+        The source of another may still be there: it wanders in directions that it had not taken before.
+        """
+        evidence, weight = self.present.evidence, self.stream.published.membership.weight
+        n_events = weight / self.present.weight_of_one()
+        return np.asarray((evidence == 1.0) | (evidence * n_events > self.stream.published.n_coordinates))
 
     # ---------------------------------------------------------------- publishing
 

@@ -58,7 +58,7 @@ class EngineSettings:
     drift: DriftChoice = "follow"
     birth_penalty: float | None = None
     shape: ShapeName | None = None
-    detail: Detail = "fine"
+    detail: Detail = "auto"
     n_clusters: NumberOfClusters = None
     background: bool = True
     seed: int = 0

@@ -21,6 +21,17 @@ from streamclust.lineage import Change, Lineage, Mark
 from streamclust.shapes.joins import by_first
 
 
+def as_evidence_allows(settings: EngineSettings, model: Model) -> EngineSettings:
+    """Settings by which the level is chosen: "auto" is "fine" where events count less, as coordinates depend.
+
+    Coarser levels are there since clusters that are no Gaussians come in pieces at full evidence; that of these refits
+    has been lowered by as much as events depart from Gaussians.
+    """
+    lowered = model.sketch is not None and model.sketch.independent
+    chooses = settings.detail == "auto" and settings.n_clusters is None
+    return replace(settings, detail="fine") if lowered and chooses else settings
+
+
 class LevelMark(NamedTuple):
     """State of a level, to which it can be restored."""
 
@@ -84,6 +95,7 @@ class ShownLevel:
         """Whether other clusters are to be shown of a model that has changed since it was published."""
         if self.lineage is None or len(model.names) == 1:
             return False
+        settings = as_evidence_allows(settings, model)
         shown = np.array(model.shown_ids or model.ids)[model.membership.active_clusters]
         path = model.path_now(n_seen, shown)
         return not np.array_equal(path.clusters(self.choose(settings, path)), by_first(shown))
@@ -103,6 +115,7 @@ class ShownLevel:
         """
         if self.lineage is None:
             return model
+        settings = as_evidence_allows(settings, model)
         shared = same_ids(before, model) if shared is None else shared
         old = Groups.of(before) if before is not None else NOTHING
         on_show = old.parents(shared.common)[model.membership.active_clusters]

@@ -30,6 +30,15 @@ class EngineTuning:
     """Events of a block, of which one is watched. The hash that chooses it gives three bits, so it cannot be changed
     alone. More cover a longer time with the same memory. Not distinguished."""
 
+    # ---------------------------------------------------------------- wide events
+
+    max_directions: int = 64
+    """Directions of a sketch in which clusters have independent coordinates, at most, unless told: as many as events
+    have that are learnt as they are. Decided by `benchmarks/wide.py --embeddings` (16 to 128 directions)."""
+    min_agreement: float = 0.8
+    """Adjusted Rand index of the clusters that two halves of the first events have in few directions, below which a
+    sketch has more. Decided by banking77 (.45 to .54) and planted topics (.96 to 1)."""
+
     # ---------------------------------------------------------------- schedule
 
     min_refit_events: int = 20

@@ -9,7 +9,7 @@ import numpy as np
 from streamclust._kernels.engine.windows import block_sums
 from streamclust._kernels.hashing import splitmix64
 from streamclust._kernels.types import Bools, Floats, Ints
-from streamclust.engine.event_ring import EventRing, KeptEvents
+from streamclust.engine.event_ring import EventRing, KeptEvents, lengthened
 from streamclust.engine.model import Model, Seen
 from streamclust.engine.tuning import TUNING
 from streamclust.sketch import CoordinateMap
@@ -103,6 +103,13 @@ class WatchedEvents(EventRing):
         """Number of a stream's first n events that are watched."""
         return min(n, TUNING.window_events + max(n - TUNING.window_events, 0) // TUNING.block_events)
 
+    def _make_room(self) -> None:
+        super()._make_room()
+        kept, room = self._kept, len(self.rows)
+        if kept is not None and len(kept.seen.cell) < room:
+            seen = Seen(lengthened(kept.seen.cell, room), lengthened(kept.seen.whitened, room))
+            self._kept = kept._replace(seen=seen)
+
     def seen_by(self, model: Model, n: int = TUNING.window_events) -> Seen:
         """The events that `latest` gives as a model sees them; each is labelled once for a model."""
         kept = self._kept
@@ -110,8 +117,8 @@ class WatchedEvents(EventRing):
             kept = Labels(
                 model,
                 Seen(
-                    np.zeros(TUNING.window_events, dtype=np.int64),
-                    np.zeros((TUNING.window_events, model.whitened_features)),
+                    np.zeros(len(self.rows), dtype=np.int64),
+                    np.zeros((len(self.rows), model.whitened_features)),
                 ),
             )
         if kept.labelled < self.count:

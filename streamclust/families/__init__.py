@@ -8,6 +8,7 @@ from streamclust.families.free_energy import MIXTURES, Finite, Infinite, Mixture
 from streamclust.families.gaussian import FlatGaussian, Gaussian
 from streamclust.families.gaussian_simple import DiagonalGaussian, SphericalGaussian
 from streamclust.families.mixed import Mixed, mixed
+from streamclust.families.tied import TiedGaussian
 from streamclust.parameters import FamilyName
 from streamclust.utils.values import did_you_mean
 
@@ -75,6 +76,7 @@ __all__ = [
     "Rule",
     "SphericalGaussian",
     "Summary",
+    "TiedGaussian",
     "Uninformative",
     "family",
     "is_discrete",

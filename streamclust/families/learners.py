@@ -19,6 +19,7 @@ from streamclust.families.learnt_discrete import (
 )
 from streamclust.families.learnt_mixed import MixedLearner
 from streamclust.families.mixed import Mixed
+from streamclust.families.tied import TiedGaussian, TiedLearner
 from streamclust.moments import Moments
 
 Given = TypeVar("Given", contravariant=True)
@@ -56,6 +57,7 @@ AnyLearner = Learner[Any, AnyFamily]
 LEARNERS: dict[FamilyClass, Callable[[Any, Summary | Floats], AnyLearner]] = {
     Gaussian: PriorLearner.of,
     DiagonalGaussian: PriorLearner.of,
+    TiedGaussian: TiedLearner.of,
     SphericalGaussian: PriorLearner.of,
     Multinomial: DirichletLearner.of,
     BernoulliProduct: BetaLearner.of,

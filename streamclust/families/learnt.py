@@ -235,7 +235,7 @@ class PriorLearner:
         """A covariance of independent features, as the family keeps one."""
         if self.kind is Gaussian:
             return np.diag(diagonal)
-        return diagonal if self.kind is DiagonalGaussian else np.asarray(diagonal.mean())
+        return diagonal if issubclass(self.kind, DiagonalGaussian) else np.asarray(diagonal.mean())
 
     def _inverse(self, S: Floats) -> Floats:
         if self.kind is not Gaussian:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -41,6 +41,7 @@ class Dendrogram:
     ids       (2n-1,)   ids of the published clusters that nodes are; -1 for the others
     source    (n,)      which row of the input each leaf is, or is a part of; -1 if of none
     method    what the costs are: "rbhc", "abc" or "bhc"
+    names     names that people gave to published clusters, by id
 
     >>> from streamclust.hierarchy import agglomerate
     >>> tree = agglomerate("spherical", Moments.rows_of_points([[0.0], [1.0], [10.0], [12.0]]))
@@ -58,6 +59,7 @@ class Dendrogram:
     ids: Ints
     source: Ints
     method: str
+    names: Mapping[int, str] = field(default_factory=dict)
 
     @classmethod
     def of_merges(
@@ -202,9 +204,9 @@ class Dendrogram:
         return export.newick(self.children, self.drawn_height, export.leaf_names(names, self.n_leaves))
 
     def to_networkx(self) -> DiGraph:
-        """A directed graph from parents to children, with weights, heights and ids; needs networkx."""
+        """A directed graph from parents to children, with weights, heights, ids and names; needs networkx."""
         height = np.concatenate([np.zeros(self.n_leaves), self.drawn_height])
-        return export.networkx_graph(self.children, height, self.weight, self.ids)
+        return export.networkx_graph(self.children, height, self.weight, self.ids, self.names)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers; `from_dict` gives the same tree back, bit for bit."""
@@ -212,6 +214,7 @@ class Dendrogram:
             "method": self.method,
             "stop": self.stop,
             "kind": self.leaves.kind,
+            "names": [[i, name] for i, name in sorted(self.names.items())],
             **{name: array.tolist() for name, array in self.to_arrays().items()},
         }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +48,9 @@ def newick(children: Ints, height: Floats, names: list[str]) -> str:
     return "".join(parts)
 
 
-def networkx_graph(children: Ints, height: Floats, weight: Floats, ids: Ints) -> DiGraph:
+def networkx_graph(
+    children: Ints, height: Floats, weight: Floats, ids: Ints, names: Mapping[int, str]
+) -> DiGraph:
     """A networkx.DiGraph from parents to children."""
     try:
         networkx = import_module("networkx")
@@ -56,7 +58,9 @@ def networkx_graph(children: Ints, height: Floats, weight: Floats, ids: Ints) ->
         raise ImportError("to_networkx needs networkx; install it, or use to_dict") from None
     graph = networkx.DiGraph()
     for node in range(len(weight)):
-        known = {} if ids[node] < 0 else {"id": int(ids[node])}
+        cluster = int(ids[node])
+        known: dict[str, Any] = {} if cluster < 0 else {"id": cluster}
+        known |= {"name": names[cluster]} if cluster in names else {}
         graph.add_node(node, weight=float(weight[node]), height=float(height[node]), **known)
     n = len(children) + 1
     graph.add_edges_from((n + t, int(child)) for t, pair in enumerate(children) for child in pair)
@@ -80,6 +84,7 @@ def read(stored: dict[str, Any]) -> dict[str, Any]:
             "leaves": leaves,
             "stop": None if stored["stop"] is None else int(stored["stop"]),
             "method": str(stored["method"]),
+            "names": {int(i): str(name) for i, name in stored.get("names", ())},
         }
     except (KeyError, TypeError, ValueError) as wrong:
         raise ValueError(f"not a stored dendrogram: {wrong!r}") from None

@@ -4,9 +4,11 @@ Every event counts ζ in (0, 1] as evidence for telling two clusters apart [coar
 At ζ = 1 the clusters are those of the refit. As ζ falls, a merge pays as soon as what it loses is less than the
 difference of two means costs:
 
-    ζ L <= D/2 log(e + ζ N)        [BIC for D numbers]
+    ζ L <= D/2 log(e + ζ n)        [BIC for D numbers]
 
-L is what a merge loses, in nats: the lesser of
+n is the weight of the two: no other event tells whether they are one. By the weight of all events a difference would
+cost more the more other clusters there are, and small clusters in many features would never be told apart. L is what
+a merge loses, in nats: the lesser of
 - -log of Wilks' Λ, n/2 log(1 + p (1 - p) δ²), how far apart two means are in the covariance within components. It does
   not compare covariances: those of a core and its tail differ too.
 - n_s h, where n_s is the weight of the smaller and h the depth of the valley between the two: log density at the lower
@@ -23,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streamclust._kernels.levels.distances import squared_distances
 from streamclust._kernels.types import Floats, Ints
 from streamclust.families import AnyFamily, Mixture
 from streamclust.families.gaussian import GaussianParameters
@@ -214,10 +217,8 @@ class GaussianClusters:
     def losses(self, c: int, others: Ints) -> Floats:
         """Nats lost by merging cluster c with each of the others."""
         n = self.weight[c] + self.weight[others]
-        within = (self.within[c] + self.within[others]) / n[:, None, None]
         share = self.weight[c] / n
-        step = self.mean[others] - self.mean[c]
-        apart = np.einsum("kd,kd->k", step, np.linalg.solve(within, step[:, :, None])[:, :, 0])
+        apart = distances_from(c, others, self.mean, self.within, self.weight)
         # clusters of any shape may have one mean (a ring and its middle), and no component near each other
         apart = np.maximum(apart, self.near[c, others])
         of_means = n / 2 * np.log1p(share * (1 - share) * apart)
@@ -247,6 +248,11 @@ class CountClusters:
         self.terms = mixture.cluster_terms(family, self.rows)
         self.n_clusters = len(self.rows)
 
+    @property
+    def weight(self) -> Floats:
+        """(K,): of each cluster."""
+        return self.rows.weight
+
     def losses(self, c: int, others: Ints) -> Floats:
         """Free energy that merging cluster c with each of the others adds, and what the difference itself costs."""
         merged = self.rows[np.full(len(others), c)] + self.rows[others]
@@ -256,7 +262,7 @@ class CountClusters:
         change = (
             self.mixture.cluster_terms(self.family, merged) - self.terms[c] - self.terms[others] + one_less
         )
-        return np.asarray(change + np.log(np.e + self.n_events) / 2)
+        return np.asarray(change + np.log(np.e + merged.weight) / 2)
 
     def merge(self, a: int, b: int) -> None:
         """Put b into a."""
@@ -285,12 +291,13 @@ def merged_down(
     for c in range(k - 1):
         loss[c, c + 1 :] = clusters.losses(c, np.arange(c + 1, k))
     alive, node = np.ones(k, dtype=bool), np.arange(k)
-    children, lost = np.zeros((k - 1, 2), dtype=np.int64), np.zeros(k - 1)
+    children, lost, of_pair = np.zeros((k - 1, 2), dtype=np.int64), np.zeros(k - 1), np.zeros(k - 1)
     for t in range(k - 1):
         shown = (group[:, None] == group) & (group >= 0)
         a, b = divmod(int(np.where(shown, loss / TUNING.shown_margin, loss).argmin()), k)
         group[a] = group[a] if shown[a, b] else -1
         children[t], lost[t] = sorted((node[a], node[b])), loss[a, b]
+        of_pair[t] = clusters.weight[a] + clusters.weight[b]
         clusters.merge(a, b)
         node[a], alive[b] = k + t, False
         loss[b], loss[:, b] = np.inf, np.inf
@@ -303,23 +310,23 @@ def merged_down(
     return Path(
         np.asarray(owner),
         children,
-        evidence_needed(np.maximum.accumulate(lost), n_numbers, n_events),
+        np.minimum.accumulate(evidence_needed(lost, n_numbers, of_pair)),
         n_events,
-        lost - n_numbers / 2 * np.log(np.e + n_events),
+        lost - n_numbers / 2 * np.log(np.e + of_pair),
     )
 
 
-def evidence_needed(lost: Floats, n_numbers: int, n_events: float) -> Floats:
-    """ζ at which losses, in nats, are no more than `n_numbers` numbers cost; 1 at most.
+def evidence_needed(lost: Floats, n_numbers: int, weight: Floats) -> Floats:
+    """ζ at which losses, in nats, are no more than `n_numbers` numbers of so much weight cost; 1 at most.
 
-    >>> evidence_needed(np.array([0.0, 5.0, 500.0]), 2, 1000.0).round(3)
+    >>> evidence_needed(np.array([0.0, 5.0, 500.0]), 2, np.full(3, 1000.0)).round(3)
     array([1.   , 1.   , 0.004])
     """
     zeta = np.ones(len(lost))
     positive = np.maximum(lost, 1e-9)  # less costs nothing: ζ is 1
     for _ in range(ROUNDS):
         before = zeta
-        zeta = np.minimum(n_numbers / 2 * np.log(np.e + zeta * n_events) / positive, 1.0)
+        zeta = np.minimum(n_numbers / 2 * np.log(np.e + zeta * weight) / positive, 1.0)
         if np.allclose(zeta, before, rtol=1e-12, atol=0.0):
             break
     return zeta
@@ -332,10 +339,20 @@ def distances(bells: Bells) -> Floats:
     scatter = bells.covariance * bells.weight[:, None, None]
     for c in range(k - 1):
         others = np.arange(c + 1, k)
-        within = (scatter[c] + scatter[others]) / (bells.weight[c] + bells.weight[others])[:, None, None]
-        step = bells.mean[others] - bells.mean[c]
-        found[c, others] = np.einsum("kd,kd->k", step, np.linalg.solve(within, step[:, :, None])[:, :, 0])
+        found[c, others] = distances_from(c, others, bells.mean, scatter, bells.weight)
     return found + found.T
+
+
+def distances_from(c: int, others: Ints, mean: Floats, scatter: Floats, weight: Floats) -> Floats:
+    """Squared distance of mean c from others, in the covariance within the two."""
+    found = squared_distances(mean, scatter, weight, c, others)
+    lost = others[np.isinf(found)]  # rounding made a covariance singular
+    if len(lost):
+        within = (scatter[c] + scatter[lost]) / (weight[c] + weight[lost])[:, None, None]
+        step = mean[lost] - mean[c]
+        solved = np.linalg.solve(within, step[:, :, None])[:, :, 0]
+        found[np.isinf(found)] = np.einsum("kd,kd->k", step, solved)
+    return found
 
 
 def pairs_of_groups(values: Floats, owner: Ints, k: int, best: np.ufunc) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamclust._kernels.types import Bools, Floats, Ints
 from streamclust.hierarchy import Dendrogram
-from streamclust.plots.drawing import colour, new_axes
+from streamclust.plots.drawing import colour, label, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +31,8 @@ def plot_dendrogram(
     """The top of a hierarchy, its clusters coloured (by their ids where they are published) and the cut dashed.
 
     k or cost: where to cut; by default where the method stops, if it says. show: how many branches at most;
-    what lies below is one branch, marked by its weight. names: of the leaves. Keywords go to the lines.
+    what lies below is one branch, marked by its weight. names: of the leaves; clusters have those that people gave them
+    in the dendrogram. Keywords go to the lines.
     """
     ax = ax or new_axes()
     n = dendrogram.n_leaves
@@ -127,7 +128,7 @@ def _feet(height: Floats, ends: Bools, nodes: Ints) -> Floats:
 def _name_branches(
     ax: Axes, dendrogram: Dendrogram, order: list[int], place: Floats, tops: Ints, names: Sequence[str] | None
 ) -> None:
-    """Leaves by name or number, subtrees by their weight in brackets; published clusters by their ids."""
+    """Leaves by name or number, subtrees by their weight in brackets; published clusters by their ids and names."""
     n = dendrogram.n_leaves
     if len(order) <= MAX_TICKS:
         ticks = [
@@ -144,9 +145,9 @@ def _name_branches(
     last, raised = -np.inf, False
     for node in sorted(published, key=lambda node: place[node]) if len(published) <= MAX_TICKS else []:
         raised = not raised and place[node] - last < 0.03 * len(order)  # above a neighbour that is too near
-        last = place[node]
+        last, text = place[node], label(int(dendrogram.ids[node]), dendrogram.names)
         ax.annotate(
-            str(dendrogram.ids[node]), (place[node], height[node]), xytext=(0, 18 if raised else 4),
+            text, (place[node], height[node]), xytext=(0, 18 if raised else 4),
             textcoords="offset points", ha="center", fontsize=8,
             bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "0.7", "lw": 0.5},
         )  # fmt: skip

@@ -30,6 +30,7 @@ class Partition:
     n_effective  how many events those rows count as: their weight or, for a sample, its Kish size. The prior
                  follows the data, so free energies of different refits do not compare.
     radius       (D,)  of DP-means: λ along each feature, in its own units; None for other refits
+    event_evidence  what an event counts for, if its coordinates depend on each other; else 1
     """
 
     family: AnyFamily
@@ -39,6 +40,7 @@ class Partition:
     free_energy: float
     n_effective: float
     radius: Floats | None = None
+    event_evidence: float = 1.0
 
     @property
     def n_clusters(self) -> int:

@@ -97,7 +97,10 @@ def relearn_sketch(
 
     compression = old.compression and old.compression.widened(more)
     zeros = np.zeros(len(centre))
-    found = Sketch(centre, scale, learn(x, share), zeros, unit=old.unit, compression=compression)
+    found = Sketch(
+        centre, scale, learn(x, share), zeros,
+        unit=old.unit, compression=compression, independent=old.independent,
+    )  # fmt: skip
     level, deviation = residuals(x, share, centre, scale, learn)
     return replace(found, noise=left_out(found, rows, x, share), level=level, spread=deviation)
 

@@ -30,6 +30,7 @@ class Sketch:
     level        mean of the squared length of what the directions leave out of an event (the residual)
     spread       standard deviation of that
     unit         events are divided by their length first, so that they are compared by angle
+    independent  coordinates are independent within clusters: these have diagonal covariances
     compression  features that are compressed first, all else being about their compressed values; None: none is
     """
 
@@ -41,6 +42,7 @@ class Sketch:
     spread: float = 0.0
     unit: bool = False
     compression: Compression | None = None
+    independent: bool = False
 
     def to_state(self) -> State:
         """State of the sketch."""
@@ -57,8 +59,9 @@ class Sketch:
         )
         sketch = cls(centre, scale, directions, noise, **state.values, compression=compression)
         check_sketch(sketch)
-        if not isinstance(sketch.unit, bool):
-            raise ValueError(f"not a sketch: unit must be true or false, got {sketch.unit!r}")
+        for name in ("unit", "independent"):
+            if not isinstance(getattr(sketch, name), bool):
+                raise ValueError(f"not a sketch: {name} must be true or false, got {getattr(sketch, name)!r}")
         return sketch
 
     @property
@@ -174,7 +177,7 @@ class Sketch:
         """Whether another sketch gives the same coordinates, bit for bit."""
         return other is self or (
             other is not None
-            and self.unit == other.unit
+            and (self.unit, self.independent) == (other.unit, other.independent)
             and is_same(self.compression, other.compression)
             and all(
                 np.array_equal(getattr(self, name), getattr(other, name))

@@ -10,10 +10,11 @@ from streamclust.engine.projection import LeftSketch
 from streamclust.streaming.checked_events import Checked, Reason
 from streamclust.streaming.clusterer import StreamClusterer
 from streamclust.streaming.clusters import Cluster
-from streamclust.streaming.comparison import ClusterChange, ClusterComparison
+from streamclust.streaming.comparison import ClusterChange, ClusterComparison, compare_snapshots
 from streamclust.streaming.descriptions import ClusterLine, Descriptions, FeatureMixture
 from streamclust.streaming.diagnosis import DataHint, Diagnosis, Finding
 from streamclust.streaming.examples import Example, Representatives
+from streamclust.streaming.portraits import Portrait, portrait_of_snapshot
 from streamclust.streaming.posteriors import ClusterPosterior
 from streamclust.streaming.refusals import InvalidValues, RefusedEvents
 from streamclust.streaming.shards import ClustererShards, FeatureShards, ModelSharing
@@ -43,12 +44,15 @@ __all__ = [
     "LeftSketch",
     "Model",
     "ModelSharing",
+    "Portrait",
     "Profiles",
     "Reason",
     "RefusedEvents",
     "Representatives",
     "StreamClusterer",
     "StreamFeatures",
+    "compare_snapshots",
+    "portrait_of_snapshot",
 ]
 
 

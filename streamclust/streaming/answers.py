@@ -13,17 +13,11 @@ from streamclust.engine.representatives import recent_sample
 from streamclust.schema.mixed_schema import categories_of
 from streamclust.streaming.checked_events import Checked
 from streamclust.streaming.cluster_queries import ClusterQueries
-from streamclust.streaming.comparison import (
-    MAX_EVENTS,
-    ClusterComparison,
-    Portrait,
-    compare,
-    portrait_of_model,
-    portrait_of_snapshot,
-)
+from streamclust.streaming.comparison import ClusterComparison, compare, compare_snapshots
 from streamclust.streaming.diagnosis import DataHint, Diagnosis, Inspected, diagnose
 from streamclust.streaming.examples import Example, Representatives
 from streamclust.streaming.fixed_parameters import FixedParameters
+from streamclust.streaming.portraits import MAX_EVENTS, Portrait, portrait_of_model, portrait_of_snapshot
 from streamclust.streaming.predictions import Predictions
 from streamclust.utils.late import issparse
 
@@ -145,12 +139,16 @@ class Answers(FixedParameters, Predictions, ClusterQueries):
 
     # ---------------------------------------------------------------- comparing
 
-    def compare(self, earlier: Answers | Dendrogram | str | os.PathLike[str]) -> ClusterComparison:
+    def compare(
+        self,
+        earlier: Answers | Dendrogram | str | os.PathLike[str],
+        later: Answers | Dendrogram | str | os.PathLike[str] | None = None,
+    ) -> ClusterComparison:
         """Changes of the clusters since an earlier state: gone, new, grown, shrunk, moved; prints as a table.
 
-        earlier: a copy of this clusterer, the path of a file that `save` wrote, or a snapshot. Clusters are the same if
-        their ids are; of another stream, those with most recent events in common. `plot()` draws where recent events
-        of then would be now.
+        earlier: a copy of this clusterer, the path of a file that `save` wrote, or a snapshot. later: the same; None
+        for now. Clusters are the same if their ids are; of another stream, those with most recent events in common.
+        `plot()` draws where recent events of then would be now.
 
         >>> from copy import deepcopy
         >>> from streamclust import StreamClusterer
@@ -164,7 +162,11 @@ class Answers(FixedParameters, Predictions, ClusterQueries):
                     2           50%  new: there were no such events
              1      1    48%    24%  shrunk
         """
-        before = self._earlier(earlier)  # first: whoever holds both locks might wait for one who has one
+        if later is not None and not hasattr(later, "leaves"):
+            return self._loaded(later).compare(earlier)
+        before = self._portrait(earlier)  # first: whoever holds both locks might wait for one who has one
+        if later is not None:
+            return compare_snapshots(before, self._portrait(later))
         with self._turn, self._lock:
             self._pipeline.flush()
             now, model = portrait_of_model(self), self._pipeline.engine.shown
@@ -172,15 +174,20 @@ class Answers(FixedParameters, Predictions, ClusterQueries):
             rows = self._wide(before.seen_with(self.feature_names), model)
             return compare(before, now, model.predict(rows))
 
-    def _earlier(self, earlier: object) -> Portrait:
-        """The clusters of an earlier state."""
-        if isinstance(earlier, (str, os.PathLike)):
-            earlier = type(self).load(earlier)
-        if isinstance(earlier, Answers):
-            return portrait_of_model(earlier, MAX_EVENTS)
-        if hasattr(earlier, "leaves"):
-            family = self._pipeline.engine.settings.family
-            return portrait_of_snapshot(cast("Dendrogram", earlier), family, self.feature_names)
+    def _portrait(self, state: object) -> Portrait:
+        """The clusters of a state."""
+        if hasattr(state, "leaves"):
+            return portrait_of_snapshot(
+                cast("Dendrogram", state), self._pipeline.engine.settings.family_name, self.feature_names
+            )
+        return portrait_of_model(self._loaded(state), MAX_EVENTS)
+
+    def _loaded(self, state: object) -> Answers:
+        """A clusterer, or the one that a file holds."""
+        if isinstance(state, (str, os.PathLike)):
+            return type(self).load(state)
+        if isinstance(state, Answers):
+            return state
         raise TypeError(
-            f"an earlier state is a clusterer, a snapshot or the path of a file, got {type(earlier).__name__}"
+            f"a state to compare is a clusterer, a snapshot or the path of a file, got {type(state).__name__}"
         )

@@ -378,10 +378,11 @@ class ClusterQueries(ThreadSafe):
         with self._turn, self._lock:
             self._pipeline.flush()
             engine, sketch = self._pipeline.engine, self.sketch
-            search = engine.queries.snapshot_search(method, consistent)
+            search, called = engine.queries.snapshot_search(method, consistent), engine.lineage.names
             back = engine.transform if sketch is None else sketch
-        tree = search()
-        return replace(tree, leaves=back.expand_moments(tree.leaves))
+        found = search()
+        names = {i: called[i] for i in sorted(called.keys() & set(found.ids.tolist()))}
+        return replace(found, names=names, leaves=back.expand_moments(found.leaves))
 
     # ---------------------------------------------------------------- for people
 

@@ -3,125 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
 from streamclust._kernels.types import Floats, Ints
-from streamclust.lineage import Change, labelled
+from streamclust.lineage import labelled
 from streamclust.lineage.matching import matched
-from streamclust.moments import Moments
-from streamclust.streaming.descriptions import MIN_SHIFT, in_column, mixture_of
+from streamclust.streaming.descriptions import MIN_SHIFT, in_column
+from streamclust.streaming.portraits import Portrait, nearest_clusters
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from streamclust.hierarchy.dendrogram import Dendrogram
-    from streamclust.streaming.answers import Answers
-
 Kind = Literal["gone", "new", "grown", "shrunk", "moved", "same"]
 
-MAX_EVENTS = 4096
-"""Number of recent events of the earlier state whose clusters of now are looked up."""
 MIN_GROWTH = 1.25
 """Factor by which a share must differ to be told."""
 MIN_DEVIATES = 4.0
 """Standard errors by which a share or a mean must differ to be told."""
 MIN_TOLD_FLOW = 0.05
 """Part of a cluster's events from which it is told where they are now."""
-
-
-class Portrait(NamedTuple):
-    """The clusters of a state, and some of its events with their clusters."""
-
-    names: tuple[Hashable, ...]
-    """Features."""
-    ids: Ints
-    """In ascending order."""
-    weight: Floats
-    mean: Floats
-    """(clusters, features)."""
-    deviation: Floats
-    cluster_names: Mapping[int, str]
-    log: tuple[Change, ...]
-    """Lifecycle events; none where they are not known: ids are then taken to be those of one stream."""
-    points: Floats
-    point_weight: Floats
-    owners: Ints
-    """The id of the cluster of each point."""
-
-    @property
-    def share(self) -> Floats:
-        """Share of each cluster."""
-        return np.asarray(self.weight / self.weight.sum())
-
-    def seen_with(self, names: tuple[Hashable, ...]) -> Floats:
-        """Columns of points in the order of these features, NaN for those that it does not have."""
-        column = {name: j for j, name in enumerate(self.names)}
-        found = np.full((len(self.points), len(names)), np.nan)
-        for j, name in enumerate(names):
-            if name in column:
-                found[:, j] = self.points[:, column[name]]
-        return found
-
-
-def deviations(family: str, mean: Floats, deviation: Floats) -> Floats:
-    """Standard deviations in clusters; of counts and yes/no features those that their means imply."""
-    if family not in ("multinomial", "bernoulli", "poisson"):
-        return deviation
-    return np.asarray(np.sqrt(mean * (1.0 - mean) if family == "bernoulli" else mean))
-
-
-def portrait_of_model(model: Answers, n_events: int = 0) -> Portrait:
-    """The clusters of a clusterer now, and about `n_events` of its latest events; ValueError if there are none.
-
-    The means are among the events, with hardly any weight: they stand for clusters without a recent event.
-    """
-    clusters, names = sorted(model.clusters, key=lambda cluster: cluster.id), model.feature_names
-    if not clusters:
-        raise ValueError("there is nothing to compare: a clusterer has not learnt any event")
-    mixture, rows = clusters[0].mixture, [cluster.place for cluster in clusters]
-    mean, std = (part[rows] for part in mixture.in_units())
-    ids = np.array([cluster.id for cluster in clusters], dtype=np.int64)
-    latest = model.latest(n_events) if n_events else np.empty((0, len(names)))
-    padded = np.full((len(mean), latest.shape[1]), np.nan)
-    padded[:, : mean.shape[1]] = mean
-    owners = model.predict_many(latest) if len(latest) else ids[:0]
-    return Portrait(
-        names,
-        ids,
-        np.array([cluster.weight for cluster in clusters]),
-        mean,
-        deviations(mixture.family, mean, std),
-        {cluster.id: cluster.name for cluster in clusters if cluster.name},
-        tuple(model.events),
-        np.concatenate([latest, padded]),
-        np.concatenate([np.ones(len(latest)), np.full(len(mean), 1e-9)]),
-        np.concatenate([owners, ids]),
-    )
-
-
-def portrait_of_snapshot(tree: Dendrogram, family: str, names: tuple[Hashable, ...]) -> Portrait:
-    """The published clusters of a snapshot; its leaves stand for events."""
-    nodes = np.flatnonzero(tree.ids >= 0)
-    nodes = nodes[np.argsort(tree.ids[nodes], kind="stable")]
-    if not len(nodes):
-        raise ValueError("this hierarchy has no published clusters; take it with `model.snapshot()`")
-    of_node = tree.ids.copy()
-    for t in range(len(tree.children) - 1, -1, -1):
-        for child in tree.children[t]:
-            of_node[child] = of_node[child] if of_node[child] >= 0 else of_node[tree.n_leaves + t]
-    rows = Moments.stack([tree.moments[nodes]])
-    mixture, ids = mixture_of(family, names, rows), tree.ids[nodes]
-    inside = np.flatnonzero(of_node[: tree.n_leaves] >= 0)
-    leaves = tree.leaves[inside]
-    return Portrait(
-        names, ids, rows.weight, mixture.mean, deviations(family, mixture.mean, mixture.std), {}, (), leaves.mean,
-        leaves.weight, of_node[inside],
-    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -238,6 +143,11 @@ def compare(before: Portrait, now: Portrait, owners_now: Ints) -> ClusterCompari
     return ClusterComparison(
         sorted(lines, key=lambda line: -max(line.share_before, line.share_now)), before, now, flows
     )
+
+
+def compare_snapshots(before: Portrait, now: Portrait) -> ClusterComparison:
+    """Compare two snapshots: the leaves of the earlier one are where the nearest leaves of the later one are."""
+    return compare(before, now, nearest_clusters(before.seen_with(now.names), now))
 
 
 def flows_between(before: Portrait, now: Portrait, owners_now: Ints) -> Floats:

@@ -124,6 +124,10 @@ class ShardTransfer:
                 self.pipeline.projection.use_sketch(sketch)
             elif sketch.unit != self.pipeline.projection.unit:
                 raise ValueError('the sketch and this stream differ in scale="unit"')
+            elif sketch.independent != self.pipeline.projection.sketch.independent:
+                raise ValueError(
+                    f"the sketch of shard {shard!r} and this stream differ in the covariances of clusters"
+                )
             elif not sketch.is_same(self.pipeline.projection.sketch):
                 part.reproject(CoordinateMap.between(sketch, self.pipeline.projection.sketch))
             return

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from streamclust._kernels.tree.arrays import FREE_PAIRS, FREE_SLOTS, LEAVES, Tree
 from streamclust._kernels.types import Floats, Ints
 
-FIRST_CAPACITY = 64
+FIRST_CAPACITY = 8
+"""Number of leaves that a new tree has room for; a stream of few events takes little memory."""
 
 PER_NODE = ("child", "parent", "axis", "direction", "threshold")
 PER_SLOT = (

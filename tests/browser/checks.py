@@ -55,12 +55,6 @@ FOCUSED = """() => {
 GROUPS = """() => new Set(document.getElementById("hierarchy").data
   .filter((trace) => trace.name.startsWith("group")).map((trace) => trace.line.color)).size"""
 
-COMPARED = """async ([before, after, features]) => {
-  const { compared, portraits } = await import(new URL("static/snapshots.js", location).href);
-  const found = [...portraits(after.dendrogram)].map(([id, one]) => [id, one.share, one.mean, one.deviation]);
-  return [compared(before, after, features), found];
-}"""
-
 TOPS = """async (snapshot) => {
   const { prepare, tops } = await import(new URL("static/hierarchy.js", location).href);
   const tree = prepare(snapshot.dendrogram);

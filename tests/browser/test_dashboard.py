@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from streamclust import StreamClusterer
 from streamclust.hierarchy import Dendrogram
-from tests.browser.checks import COMPARED, CONTRAST, FOCUSED, GROUPS, TOPS, UNNAMED
+from tests.browser.checks import CONTRAST, FOCUSED, GROUPS, TOPS, UNNAMED
 
 pytestmark = pytest.mark.compiled
 CHARTS = "view", "lifecycle", "novelty"
@@ -285,43 +284,29 @@ def test_names_are_text_and_nothing_else(visit, hostile):
     assert page.locator("main img").count() == 0
 
 
-@pytest.mark.parametrize("family", ["gaussian", "diagonal", "spherical"])
-def test_two_snapshots_are_compared_as_the_library_does(visit, idle, family):
-    rng = np.random.default_rng(0)
-    centres = np.array([[0.0, 0.0], [12.0, 0.0], [0.0, 12.0]])
+def test_the_changes_between_two_snapshots_are_told(visit, told):
+    url, _ = told
+    rng = np.random.default_rng(3)
 
-    def learn(model, n, centres):
-        model.learn_many(centres[rng.integers(len(centres), size=n)] + rng.normal(size=(n, 2)))
-        model.settle()
-        return {"version": 1, "events": model.n_seen, "dendrogram": model.snapshot().to_dict()}
+    def shot(n, kinds, shift=0.0):
+        rows = rng.normal(size=(n, 10)) + 9.0 * (kinds + shift) * (np.arange(10) < 2)
+        names = [f"feature {i}" for i in range(10)]
+        httpx.post(f"{url}/v1/learn", json={"features": names, "vectors": rows.tolist()}).raise_for_status()
+        return httpx.post(f"{url}/v1/snapshots").raise_for_status().json()["version"]
 
-    model = StreamClusterer(family, half_life=1000.0)
-    before = learn(model, 6000, centres)
-    known = {cluster.id for cluster in model.clusters}
-    earlier = model.snapshot()
-    centres[1] += [0.0, 3.0]
-    after = learn(model, 12_000, np.vstack([centres[:2], [[30.0, 30.0]]]))
-    words, found = visit(idle).evaluate(COMPARED, [before, after, ["speed", "load"]])
-    tree = Dendrogram.from_dict(after["dendrogram"])
-    nodes = np.flatnonzero(tree.ids >= 0)
-    assert (
-        {one[0] for one in found}
-        == set(tree.ids[nodes].tolist())
-        == {cluster.id for cluster in model.clusters}
-    )
-    for own, share, mean, deviation in found:
-        (node,) = nodes[tree.ids[nodes] == own]
-        moments = tree.moments[int(node)]
-        assert share == pytest.approx(moments.weight[0] / tree.leaves.weight.sum())
-        assert mean == pytest.approx(moments.mean[0])
-        if family == "spherical":
-            assert np.mean(np.square(deviation)) == pytest.approx(moments.covariance[0])
-        else:
-            assert np.square(deviation) == pytest.approx(moments.to("diagonal").covariance[0])
-    changes = model.compare(earlier)
-    for word, kind in (("new", "new"), ("gone", "gone"), ("moved", "moved")):
-        listed = re.search(rf"\b{word} (\d[^;]*);", words)
-        ids = set() if listed is None else {int(i) for i in re.findall(r"(?:^|, )(\d+)", listed[1])}
-        told = {line.before if line.now is None else line.now for line in changes if kind in line.kinds}
-        assert ids == told, (words, changes)
-    assert known - {cluster.id for cluster in model.clusters}, words
+    first, second = shot(500, rng.integers(3, size=(500, 1))), shot(3000, np.full((3000, 1), 7))
+    page = visit(url)
+    box = page.locator("#compared")
+    expect(page.locator("#chooser")).to_be_visible()
+    expect(box).to_be_hidden()
+    page.select_option("#against", str(first))
+    expect(box.locator("p")).to_contain_text(f"From snapshot {first} to {second}, 3,000 events later")
+    found = httpx.get(f"{url}/v1/snapshots/{second}/changes", params={"since": first}).json()["clusters"]
+    changed = [line for line in found if line["kinds"] != ["same"]]
+    assert {kind for line in changed for kind in line["kinds"]} >= {"new", "shrunk"}
+    assert box.locator("tbody tr td:last-child").all_inner_texts() == [line["words"] for line in changed]
+    page.select_option("#snapshots", str(first))  # whichever is chosen, the earlier one is the earlier one
+    page.select_option("#against", str(second))
+    expect(box.locator("p")).to_contain_text(f"From snapshot {first} to {second}")
+    page.select_option("#against", "")
+    expect(box).to_be_hidden()

@@ -48,6 +48,36 @@ def test_a_file_to_a_file_and_on_after_a_restart(files, points, command):
     assert len(channel(lines((files / "found.jsonl").read_text()), "assignments")) == len(rows)
 
 
+def test_a_model_for_each_key_and_on_after_a_restart(files, command):
+    events = [{"customer": f"c{i % 3}", "x": float(i % 7), "y": float(i % 5)} for i in range(90)]
+    (files / "visits.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    arguments = (
+        "run",
+        "--input",
+        "visits.jsonl",
+        "--per",
+        "customer",
+        "--state",
+        "state",
+        "-o",
+        "found.jsonl",
+    )
+    done = command(*arguments)
+    found = lines((files / "found.jsonl").read_text())
+    assert [one["key"] for one in channel(found, "assignments")] == [event["customer"] for event in events]
+    assert {one["key"] for one in channel(found, "lifecycle")} == {"c0", "c1", "c2"}
+    assert lines(done.stderr)[-1]["keys"] == 3
+    assert [path.name for path in (files / "state" / "keys").glob("*.sqlite")] == ["visits.jsonl-0.sqlite"]
+    again = command(*arguments)
+    assert (lines(again.stderr)[-1]["events"], lines(again.stderr)[-1]["keys"]) == (0, 3)
+
+
+def test_a_model_for_each_key_needs_a_directory(files, command):
+    (files / "visits.jsonl").write_text('{"customer": "a", "x": 1}\n')
+    done = command("run", "--input", "visits.jsonl", "--per", "customer", code=2)
+    assert "per.key keeps its models in files; set checkpoint.directory" in done.stderr
+
+
 def test_checkpoints_after_so_many_events(files, command):
     often = (
         "--checkpoint-events",

@@ -14,6 +14,7 @@ from pathlib import Path
 from streamclust import StreamClusterer, StreamFeatures
 from streamclust_connectors.kafka import GroupModel, KafkaSink, KafkaState, source_type
 from streamclust_connectors.service import Policy, Service
+from streamclust_connectors.service.key_models import KeyModels, KeyStore
 from streamclust_connectors.state_directory import StateDirectory
 
 CLIENT = (
@@ -40,6 +41,9 @@ def build(settings):
     exactly = settings.get("delivery") == "exactly-once"
     sink = KafkaSink(source, settings.get("topics", {}), transactional_id=member if exactly else None)
     policy = Policy(poll=0.2, **({"checkpoint_every": 1.0} | settings.get("policy", {})))
+    if "per" in settings:
+        models = KeyModels(settings.get("clusterer", {}), Path(settings["state"]), **settings["per"])
+        return Service(source, sink, models, KeyStore(models), policy=policy)
     if "features" in settings:
         return Service(source, sink, StreamFeatures(**settings["features"]), store, policy=policy)
     return Service(source, sink, StreamClusterer(**settings.get("clusterer", {})), store, policy=policy)

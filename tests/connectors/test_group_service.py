@@ -30,6 +30,7 @@ class Alone:
     ready, leads, version, revision, staleness, clusterer = True, False, None, None, None, None
 
     def __init__(self):
+        self.names, self.example_keys = {}, {}
         self.closed = False
 
     def update_learner(self, learner):

@@ -17,13 +17,14 @@ from tests.engine.test_dependence import ar
 def test_crossings_are_those_of_each_pair_alone(seed, n, d, k):
     rng = np.random.default_rng(seed)
     cell, points = rng.integers(k + 1, size=n), rng.normal(size=(n, d))
-    number, squares = crossings(cell, points, k)
+    direction = rng.normal(size=(k, k, d))
+    number, squares = crossings(cell, points, direction)
     for a in range(k):
         for b in range(a + 1, k):
             both = np.flatnonzero((cell == a) | (cell == b))
             steps = [(i, j) for i, j in itertools.pairwise(both) if cell[i] != cell[j]]
             assert number[a, b] == len(steps)
-            expected = sum(((points[j] - points[i]) ** 2 for i, j in steps), np.zeros(d))
+            expected = sum(((points[j] - points[i]) @ direction[a, b]) ** 2 for i, j in steps)
             np.testing.assert_allclose(squares[a, b], expected, atol=1e-12)
     assert not np.tril(number).any()
 
@@ -38,6 +39,22 @@ def test_a_way_is_one_source_and_two_sources_are_two():
     assert not continuous_pairs(label, two, 2).any()
     runs = np.arange(4000) // 500 % 2  # one source at a time
     assert not continuous_pairs(runs, rng.normal(size=(4000, 3)) + 6.0 * runs[:, None], 2).any()
+
+
+def test_few_steps_in_many_dimensions_tell_a_way():
+    """A source crosses from one part of its way to the next once: in some feature that step is large by chance."""
+    for seed in range(20):
+        way = ar(np.random.default_rng(seed), 60, 16, 300)
+        assert continuous_pairs(np.repeat([0, 1], 30), way, 2)[0, 1]
+
+
+def test_a_jump_in_one_feature_of_slow_ones_is_a_step_between_sources():
+    """The sensors of a room are slow; that its light is on or off tells two clusters apart."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        way, on = ar(rng, 400, 16, 300), np.arange(400) // 40 % 2
+        way[:, 3] = 9.0 * on + 0.1 * rng.normal(size=400)
+        assert not continuous_pairs(on, way, 2).any()
 
 
 @pytest.mark.compiled

@@ -1,6 +1,7 @@
 """What can be asked of a finished tree."""
 
 import re
+from dataclasses import replace
 
 import matplotlib
 import networkx
@@ -65,6 +66,17 @@ def test_networkx(tree):
     assert networkx.is_arborescence(graph)
     assert graph.nodes[8]["weight"] == 5.0
     assert sorted(graph.successors(5)) == tree.children[0].tolist()
+    ids = np.array([-1, -1, 3, -1, 5, -1, -1, -1, -1])
+    called = replace(tree, ids=ids, names={3: "night"}).to_networkx()
+    assert [called.nodes[node].get("name") for node in range(9)] == [None, None, "night", *[None] * 6]
+
+
+def test_names_are_stored(tree):
+    named = replace(tree, names={7: "b", 3: "a"})
+    assert Dendrogram.from_dict(named.to_dict()).names == {3: "a", 7: "b"}
+    older = tree.to_dict()
+    del older["names"]
+    assert Dendrogram.from_dict(older).names == {}
 
 
 def test_networkx_is_asked_for(tree, monkeypatch):

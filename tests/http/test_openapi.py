@@ -73,7 +73,7 @@ def test_every_route_is_described_with_its_problems():
     assert {path for path, _ in described} == {
         "/livez", "/readyz", "/metrics", "/v1/status", "/v1/clusters", "/v1/clusters/{id}", "/v1/events", "/v1/levels",
         "/v1/clusters/{id}/name", "/v1/history", "/v1/view", "/v1/predict", "/v1/learn", "/v1/snapshots",
-        "/v1/snapshots/{version}",
+        "/v1/snapshots/{version}", "/v1/snapshots/{version}/changes",
     }  # fmt: skip
     for operation in described.values():
         assert operation["summary"]

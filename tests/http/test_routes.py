@@ -317,6 +317,25 @@ def test_snapshots(api):
         problem(client.post("/v1/snapshots", content=wrong), 422)
 
 
+def test_changes_between_two_snapshots(api):
+    client, clusterer = api.client, api.service.clusterer
+    client.post("/v1/snapshots").raise_for_status()
+    before = clusterer.snapshot()
+    client.post("/v1/learn", json=objects(points() + 900.0)).raise_for_status()
+    client.post("/v1/snapshots").raise_for_status()
+    found = finite(client.get("/v1/snapshots/2/changes", params={"since": 1}).text)
+    assert (found["since"]["version"], found["until"]["version"]) == (1, 2)
+    expected = clusterer.compare(before, clusterer.snapshot())
+    assert [line["words"] for line in found["clusters"]] == [line.words() for line in expected]
+    assert [tuple(line["kinds"]) for line in found["clusters"]] == [line.kinds for line in expected]
+    assert any("new" in line["kinds"] for line in found["clusters"])
+    features = [None if line.feature is None else str(line.feature) for line in expected]
+    assert [line["feature"] for line in found["clusters"]] == features
+    problem(client.get("/v1/snapshots/2/changes", params={"since": 9}), 404)
+    problem(client.get("/v1/snapshots/9/changes", params={"since": 1}), 404)
+    problem(client.get("/v1/snapshots/2/changes"), 422)
+
+
 def test_snapshots_of_a_signal_are_listed(api):
     """As those of the schedule are, though `streamclust serve` sends them nowhere."""
     api.service.request_snapshot()

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from streamclust.families import FAMILIES, Finite
 from streamclust.levels import chosen_level, default_level, levels_of, path_of_counts, path_of_gaussians
-from streamclust.levels.path import evidence_needed
+from streamclust.levels.path import distances_from, evidence_needed
 from streamclust.moments import Moments
 from streamclust.shapes.joins import by_first
 from tests.naive import levels as naive
@@ -114,11 +114,11 @@ def test_the_path_is_that_of_comparing_every_pair_anew(seed, d, k):
     owner = np.arange(k) if seed % 2 else owner
     path = path_of_gaussians(components, owner)
     expected = naive.merges(components.weight, components.mean, ridged(components), owner)
-    highest = 0.0
-    for t, (clusters, lost) in enumerate(expected):
+    least = 1.0
+    for t, (clusters, lost, weight) in enumerate(expected):
         assert sets(path.labels(path.n_finest - t)) == set(clusters)
-        highest = max(highest, lost)
-        assert_allclose(path.zeta[t], naive.zeta(highest, d, 400.0), rtol=1e-4)
+        least = min(least, naive.zeta(lost, d, weight))
+        assert_allclose(path.zeta[t], least, rtol=1e-4)
 
 
 def ridged(components):
@@ -136,6 +136,18 @@ def test_a_far_group_leaves_the_levels_of_the_others(seed, d, k, far):
     both = path_of_gaussians(Moments.stack([components, group]), np.arange(k + 1))
     for number in range(1, k + 1):
         assert_array_equal(both.labels(number + 1)[:k], alone.labels(number))
+
+
+@given(d=st.integers(1, 3), copies=st.integers(2, 9), gap=st.floats(0.1, 20.0), n=st.floats(20, 1e5))
+def test_clusters_elsewhere_change_nothing_that_a_pair_needs(d, copies, gap, n):
+    """Of a pair that is there several times, far apart, each merges at the same ζ."""
+    mean = np.zeros((2, d))
+    mean[1, 0] = gap
+    pair = Moments(np.full(2, n), mean, np.full((2, d, d), n * np.eye(d)), "full")
+    many = Moments.stack([pair.shift(np.full(d, 1e6 * copy)) for copy in range(copies)])
+    one = path_of_gaussians(pair, np.arange(2))
+    found = path_of_gaussians(many, np.arange(2 * copies))
+    assert_allclose(found.zeta[:copies], np.repeat(one.zeta, copies), rtol=1e-3)
 
 
 @given(seed=seeds, d=st.integers(1, 3), k=st.integers(2, 9), number=st.integers(1, 9))
@@ -164,7 +176,7 @@ def test_what_is_on_show_decides_between_merges_of_nearly_the_same_loss(seed, d,
 
 @given(lost=st.floats(0, 1e6), d=st.integers(1, 30), n=st.floats(1, 1e6))
 def test_evidence_needed_solves_its_equation(lost, d, n):
-    assert_allclose(evidence_needed(np.array([lost]), d, n), naive.zeta(lost, d, n), rtol=1e-6)
+    assert_allclose(evidence_needed(np.array([lost]), d, np.array([n])), naive.zeta(lost, d, n), rtol=1e-6)
 
 
 @given(
@@ -183,3 +195,22 @@ def test_a_choice_is_among_the_levels_and_within_what_was_asked(seed, k, least, 
     assert 1 <= chosen_level(path, n) <= chosen_level(path, 2 * n) <= finest
     shown = [level.n_clusters for level in levels_of(path, auto) if level.shown]
     assert shown == [auto]
+
+
+@given(seed=seeds, d=st.integers(1, 5), bend=st.sampled_from([0.0, -1e-12]))
+def test_distances_are_those_of_solving(seed, d, bend):
+    """Also where rounding made a covariance indefinite, in the last feature."""
+    rng = np.random.default_rng(seed)
+    mean, weight = rng.normal(size=(4, d)), rng.uniform(1, 50, size=4)
+    half = rng.normal(size=(4, d, d))
+    scatter = half @ half.transpose(0, 2, 1) + np.eye(d)
+    if bend and d > 1:
+        scatter[:, :, -1], scatter[:, -1, :] = scatter[:, :, 0], scatter[:, 0, :]
+        scatter[:, -1, -1] = scatter[:, 0, 0] * (1 + bend)
+    others = np.array([0, 3, 1])
+    expected = [
+        (mean[o] - mean[2])
+        @ np.linalg.solve((scatter[2] + scatter[o]) / (weight[2] + weight[o]), mean[o] - mean[2])
+        for o in others
+    ]
+    assert_allclose(distances_from(2, others, mean, scatter, weight), expected, rtol=1e-3 if bend else 1e-7)

@@ -53,7 +53,7 @@ def loss(a, b, weight, mean, covariance, points=15):
 
 
 def merges(weight, mean, covariance, owner):
-    """Each level's clusters, as sets of components, and the loss of the merge that follows."""
+    """Each level's clusters, as sets of components; loss of the merge that follows, and weight of the two."""
     sets = [list(np.flatnonzero(owner == c)) for c in range(owner.max() + 1)]
     found = []
     while len(sets) > 1:
@@ -63,7 +63,7 @@ def merges(weight, mean, covariance, owner):
             for j in range(i + 1, len(sets))
         }
         i, j = min(losses, key=losses.get)
-        found.append(([frozenset(s) for s in sets], losses[i, j]))
+        found.append(([frozenset(s) for s in sets], losses[i, j], weight[sets[i] + sets[j]].sum()))
         sets = [s for k, s in enumerate(sets) if k not in (i, j)] + [sets[i] + sets[j]]
     return found
 

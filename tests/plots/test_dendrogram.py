@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -46,6 +48,12 @@ def test_published_clusters_have_the_colours_of_their_ids(ax):
     ids = {tuple(np.round(colour(i), 6)) for i in (7, 40)}
     assert ids <= shades(ax)
     assert {text.get_text() for text in ax.texts} == {"7", "40", "3"}
+
+
+def test_clusters_have_the_names_that_people_gave_them(ax):
+    tree = snapshot("spherical", Moments.rows_of_points(FIVE), [0, 0, 1, 1, 2], ids=[7, 40, 3])
+    replace(tree, names={40: "night $hift"}).plot(k=3, ax=ax)
+    assert {text.get_text() for text in ax.texts} == {"7", "40\nnight \\$hift", "3"}
 
 
 def test_the_cut_is_a_line_between_two_merges(five, ax):

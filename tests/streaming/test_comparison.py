@@ -4,12 +4,16 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from streamclust import StreamClusterer
 from streamclust.families import FAMILIES
 from streamclust.plots import plot_flows
 from streamclust.streaming import ClusterComparison
 from streamclust.streaming.comparison import growth
+from streamclust.streaming.portraits import Portrait, nearest_clusters
+from tests.streams import two_kinds
 
 CENTRES = np.array([[0.0, 0.0], [40.0, 0.0], [0.0, 40.0]])
 
@@ -98,8 +102,74 @@ def test_files_snapshots_and_copies_say_the_same(states, tmp_path):
     by_snapshot = model.compare(before.snapshot())
     pairs = {(line.before, line.now) for line in by_snapshot}
     assert pairs == {(line.before, line.now) for line in model.compare(before)}
-    with pytest.raises(TypeError, match="a clusterer, a snapshot or the path"):
-        model.compare(7)
+    other = StreamClusterer()
+    assert str(other.compare(tmp_path / "before", model)) == told
+    for wrong in ((7,), (before, 7)):
+        with pytest.raises(TypeError, match="a clusterer, a snapshot or the path"):
+            model.compare(*wrong)
+
+
+@pytest.mark.compiled
+def test_two_snapshots_say_what_the_clusterers_do(states):
+    before, model, _ = states
+    found = model.compare(before.snapshot(), model.snapshot())
+    expected = {(line.before, line.now): line for line in model.compare(before)}
+    assert {(line.before, line.now) for line in found} == expected.keys()
+    for line in found:
+        other = expected[line.before, line.now]
+        assert line.kinds == other.kinds
+        assert line.name == other.name
+        assert line.shift == pytest.approx(other.shift, abs=0.2)
+    (gone,) = (line for line in found if line.kinds == ("gone",))
+    leaves = before.snapshot()
+    (node,) = np.flatnonzero(leaves.ids == gone.before)
+    nearest = at(model, leaves.moments[int(node)].mean[0])
+    assert max(gone.events_now, key=gone.events_now.get) == nearest
+    assert sum(gone.events_now.values()) == pytest.approx(1.0)
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 1e8]), st.integers(1, 3))
+def test_the_nearest_cluster_is_that_of_the_nearest_leaf(seed, origin, n_known):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 1200))
+    leaves, deviation = origin + 9.0 * rng.normal(size=(n, 3)), rng.choice([0.5, 3.0], size=(2, 3))
+    names, ids = ("x", "y", "z"), np.array([4, 9])
+    owners = rng.choice(ids, size=n)
+    now = Portrait(
+        names,
+        ids,
+        np.array([3.0, 1.0]),
+        leaves[:1].repeat(2, axis=0),
+        deviation,
+        {},
+        (),
+        leaves,
+        np.ones(n),
+        owners,
+    )
+    points = origin + 9.0 * rng.normal(size=(int(rng.integers(0, 60)), 3))
+    points[:, n_known:] = np.nan
+    scale = np.sqrt((3 * deviation[0] ** 2 + deviation[1] ** 2) / 4)
+    for point, found in zip(points, nearest_clusters(points, now), strict=True):
+        gaps = [sum(((point[j] - leaf[j]) / scale[j]) ** 2 for j in range(n_known)) for leaf in leaves]
+        assert found in owners[np.array(gaps) <= min(gaps) * (1 + 1e-6) + 1e-6]
+
+
+@pytest.mark.compiled
+def test_snapshots_of_categories_are_compared():
+    rng, model = np.random.default_rng(3), StreamClusterer()
+
+    def send(n, kinds):
+        kind = rng.integers(kinds, size=n)
+        model.learn_many(
+            [{"amount": rng.normal(40.0 * k), "channel": ("web", "shop", "fax")[k]} for k in kind]
+        )
+        return model.snapshot()
+
+    found = model.compare(send(2000, 2), send(6000, 3))
+    assert [line.kinds for line in found if line.before is None] == [("new",)]
+    assert {line.kinds for line in found if line.before is not None} == {("shrunk",)}
 
 
 @pytest.mark.compiled
@@ -126,11 +196,7 @@ def test_clusters_of_two_streams_are_matched_by_their_events():
 @pytest.mark.compiled
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_is_compared(family):
-    rng = np.random.default_rng(2)
-    rates = np.array([[6.0, 5.0, 0.1, 0.1], [0.1, 0.1, 6.0, 5.0]])[rng.integers(2, size=2000)]
-    rows = rng.poisson(rates).astype(float)
-    rows = np.minimum(rows, 1.0) if family == "bernoulli" else rows
-    rows[rows.sum(axis=1) == 0, 1] = 1.0
+    rows = two_kinds(family)
     model = StreamClusterer(family=family)
     model.learn_many(rows)
     before = deepcopy(model)

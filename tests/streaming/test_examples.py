@@ -13,6 +13,7 @@ from streamclust.checkpoint import decode, encode
 from streamclust.engine.representatives import count_distance, quadratic_distance
 from streamclust.families import FAMILIES
 from tests.naive.representatives import half_distance, least_in_common
+from tests.streams import two_kinds
 
 CENTRES = np.array([[0.0, 0.0, 0.0], [8.0, 8.0, 8.0], [60.0, 0.0, 30.0]])
 
@@ -138,11 +139,7 @@ def test_same_bits_however_batched_threaded_or_restarted():
 @pytest.mark.compiled
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_has_examples_of_its_own(family):
-    rng = np.random.default_rng(2)
-    rates = np.array([[6.0, 5.0, 0.1, 0.1], [0.1, 0.1, 6.0, 5.0]])[rng.integers(2, size=2000)]
-    rows = rng.poisson(rates).astype(float)
-    rows = np.minimum(rows, 1.0) if family == "bernoulli" else rows
-    rows[rows.sum(axis=1) == 0, 1] = 1.0
+    rows = two_kinds(family)
     model = learnt(rows, family=family, n_clusters=2)
     for cluster in model.clusters:
         found = model.examples(cluster.id)

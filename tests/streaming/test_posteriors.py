@@ -9,6 +9,7 @@ from scipy import special, stats
 from streamclust import StreamClusterer
 from streamclust.families import FAMILIES
 from streamclust.streaming.posteriors import mean_errors, posterior_of, rate_errors, squared_radius
+from tests.streams import two_kinds
 
 
 @given(st.floats(4.0, 1e6), st.floats(0.01, 0.999))
@@ -99,11 +100,7 @@ def test_repeated_events_tell_no_more():
 @pytest.mark.compiled
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_has_finite_errors(family):
-    rng = np.random.default_rng(4)
-    rates = np.array([[6.0, 5.0, 0.1, 0.1], [0.1, 0.1, 6.0, 5.0]])[rng.integers(2, size=2000)]
-    rows = rng.poisson(rates).astype(float)
-    rows = np.minimum(rows, 1.0) if family == "bernoulli" else rows
-    rows[rows.sum(axis=1) == 0, 1] = 1.0
+    rows = two_kinds(family, seed=4)
     model = StreamClusterer(family=family)
     model.learn_many(rows)
     for cluster in model.clusters:

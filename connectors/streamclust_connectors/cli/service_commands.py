@@ -27,8 +27,8 @@ from streamclust_connectors.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from streamclust_connectors.interfaces import StreamModel
     from streamclust_connectors.service import Service
+    from streamclust_connectors.service.key_models import Learner
     from streamclust_connectors.settings import Settings
 
 app = typer.Typer()
@@ -63,6 +63,9 @@ def run(
     topic: TopicName = None,
     servers: Servers = None,
     model: Annotated[str | None, typer.Option(help="clusters or features.")] = None,
+    per: Annotated[
+        str | None, typer.Option(help='Path of a key that has a model of its own, or "record-key".')
+    ] = None,
     group: Annotated[str | None, typer.Option("--group", "-g", help="Consumer group.")] = None,
     output: Annotated[
         Path | None,
@@ -89,6 +92,7 @@ def run(
         given,
         {
             "model": model,
+            "per.key": per,
             "source.kind": source,
             "source.path": path,
             "kafka.topic": topic,
@@ -207,12 +211,15 @@ def figures(service: Service) -> dict[str, Any]:
     }
 
 
-def model_size(learner: StreamModel) -> dict[str, int]:
-    """Number of clusters, or of features."""
+def model_size(learner: Learner) -> dict[str, int]:
+    """Number of clusters, of features, or of keys."""
     from streamclust.streaming import StreamClusterer
+    from streamclust_connectors.service.key_models import KeyModels
 
     if isinstance(learner, StreamClusterer):
         return {"clusters": learner.n_clusters}
+    if isinstance(learner, KeyModels):
+        return {"keys": learner.n_keys, "keys_in_memory": learner.n_live}
     return {"features": learner.n_features}
 
 

@@ -48,16 +48,16 @@ def create_service(settings: Settings) -> Service:
     origin = source(settings)
     if settings.state == "kafka":
         return group_service(settings, origin)
-    return Service(
-        origin,
-        sink(settings, origin, store),
-        learner(settings),
-        store,
-        decoder(settings)
-        if settings.source_kind not in FILES
-        else file_decoder(settings, cast("FileSource", origin)),
-        policy(settings),
+    out, read, how = sink(settings, origin, store), service_decoder(settings, origin), policy(settings)
+    if settings.per.key is None:
+        return Service(origin, out, learner(settings), store, read, how)
+    from streamclust_connectors.service.key_models import KeyModels, KeyStore
+
+    assert checkpoint.directory is not None
+    models = KeyModels(
+        settings.engine.model_dump(), checkpoint.directory, settings.per.max_models, settings.per.by_record
     )
+    return Service(origin, out, models, KeyStore(models), read, how)
 
 
 def group_service(settings: Settings, origin: Source) -> Service:
@@ -166,13 +166,20 @@ def decoder(settings: Settings) -> Decoder:
     """The decoder of messages."""
     from streamclust_connectors.decode import Decoder, Fields
 
-    fields = Fields(**settings.decode.model_dump(exclude={"format"}))
+    fields = Fields(**settings.decode.model_dump(exclude={"format"}) | {"key": settings.key_path})
     format = settings.decode.format
     if format in SCHEMA_FORMATS:
         from streamclust_connectors.registry import reader
 
         return Decoder(fields, reader(format, registry(settings)))
     return Decoder(fields, format)
+
+
+def service_decoder(settings: Settings, origin: Source) -> Decoder:
+    """The decoder of a service's messages or file."""
+    if settings.source_kind in FILES:
+        return file_decoder(settings, cast("FileSource", origin))
+    return decoder(settings)
 
 
 def source(settings: Settings) -> Source:
@@ -204,7 +211,7 @@ def file_source(path: Path, kind: str, settings: Settings | None = None) -> File
         dialect = DialectOptions(
             given.delimiter, given.decimal, given.encoding, given.header, given.null or ()
         )
-        return CsvSource(path, dialect_options=dialect, as_text=[settings.decode.key or ""])
+        return CsvSource(path, dialect_options=dialect, as_text=[settings.key_path or ""])
     kinds: dict[str, type[Any]] = {"jsonl": LinesSource, "csv": CsvSource, "parquet": ParquetSource}
     found: FileSource = kinds[kind](path)
     return found

@@ -20,11 +20,13 @@ from streamclust.streaming import StreamClusterer
 from streamclust_connectors.http import dashboard, schemas
 from streamclust_connectors.http.backend import Backend
 from streamclust_connectors.http.docs import HEADERS, page
+from streamclust_connectors.http.keys import add_keys
 from streamclust_connectors.http.metrics import registry
 from streamclust_connectors.http.problems import HttpProblem, documented, install
 from streamclust_connectors.http.security import HEAD, AccessControl
 from streamclust_connectors.http.streams import EventStreams
 from streamclust_connectors.service.checkpointer import checkpoint_failure_message
+from streamclust_connectors.service.key_models import KeyModels
 from streamclust_connectors.settings import Settings
 
 MAX_JSON_INTEGER = 2**53
@@ -32,6 +34,7 @@ MAX_JSON_INTEGER = 2**53
 Number = Annotated[int, Path(ge=0, le=MAX_JSON_INTEGER)]
 After = Annotated[int, Query(ge=0, le=MAX_JSON_INTEGER, description="Only events after this `seq`.")]
 Limit = Annotated[int, Query(ge=1, le=1000)]
+Since = Annotated[int, Query(ge=0, le=MAX_JSON_INTEGER, description="Version of the earlier snapshot.")]
 Level = Annotated[
     Literal["fine"] | Annotated[int, Field(ge=1, le=MAX_JSON_INTEGER)] | None,
     Query(description="Number of clusters, or `fine`; by default the level on show."),
@@ -41,8 +44,13 @@ Feature = Annotated[str | None, Query(description="Name of a feature; by default
 
 def create_app(backend: Backend, settings: Settings) -> FastAPI:
     """The application of a service; if it learns features, only health and metrics."""
-    if not isinstance(backend.service.learner, StreamClusterer):
-        return features_app(backend, settings)
+    learner = backend.service.learner
+    if isinstance(learner, KeyModels):
+        app = plain_app(backend, settings, "A model for each key of a stream.")
+        add_keys(app, backend, learner)
+        return app
+    if not isinstance(learner, StreamClusterer):
+        return plain_app(backend, settings, "Features of a stream.")
     streams = EventStreams(backend, settings.http.max_streams)
 
     @asynccontextmanager
@@ -54,19 +62,8 @@ def create_app(backend: Backend, settings: Settings) -> FastAPI:
         with suppress(asyncio.CancelledError):
             await sampling
 
-    app = FastAPI(
-        title="streamclust",
-        version=__version__,
-        description="Streaming clustering that learns the number of clusters.",
-        docs_url=None,
-        redoc_url=None,
-        lifespan=lifespan,
-        responses=documented(401, 403, 413, 503),
-        generate_unique_id_function=lambda route: route.name,
-    )
+    app = guarded_app("Streaming clustering that learns the number of clusters.", settings, lifespan=lifespan)
     app.state.streams = streams
-    install(app)
-    app.add_middleware(AccessControl, settings=settings.http)
     add_health(app, backend, settings)
     add_model(app, backend)
     add_lifecycle(app, backend, streams)
@@ -76,20 +73,27 @@ def create_app(backend: Backend, settings: Settings) -> FastAPI:
     return app
 
 
-def features_app(backend: Backend, settings: Settings) -> FastAPI:
-    """Application of a service that learns features: health and metrics only."""
+def plain_app(backend: Backend, settings: Settings, description: str) -> FastAPI:
+    """Application of a service without one model of clusters: health and metrics only."""
+    app = guarded_app(description, settings)
+    add_health(app, backend, settings)
+    return app
+
+
+def guarded_app(description: str, settings: Settings, **options: Any) -> FastAPI:
+    """An application without routes, with access control and errors as problems."""
     app = FastAPI(
         title="streamclust",
         version=__version__,
-        description="Features of a stream.",
+        description=description,
         docs_url=None,
         redoc_url=None,
         responses=documented(401, 403, 413, 503),
         generate_unique_id_function=lambda route: route.name,
+        **options,
     )
     install(app)
     app.add_middleware(AccessControl, settings=settings.http)
-    add_health(app, backend, settings)
     return app
 
 
@@ -182,13 +186,13 @@ def add_model(app: FastAPI, backend: Backend) -> None:
         "/v1/clusters/{id}/name",
         tags=["model"],
         response_model=schemas.ClusterName,
-        responses=documented(404, 409, 422),
+        responses=documented(404, 422),
         openapi_extra={"requestBody": schemas.NAME},
     )
     async def name_cluster(id: Number, request: Request) -> Response:
         """Give a name to a cluster, which stays with its id; null takes it away.
 
-        409 for the model of a consumer group, whose clusters have no names.
+        In a consumer group with one model, the other processes have it with the leader's next model.
         """
         name = requested_name(await request.body())
         return answer(await run_in_threadpool(backend.name_cluster, id, name))
@@ -302,6 +306,16 @@ def add_snapshots(app: FastAPI, backend: Backend, settings: Settings) -> None:
         """A snapshot with its tree."""
         taken = backend.snapshot(version)
         return answer(taken.summary | {"dendrogram": taken.dendrogram})
+
+    @app.get(
+        "/v1/snapshots/{version}/changes",
+        tags=tags,
+        response_model=schemas.SnapshotChanges,
+        responses=documented(404, 422),
+    )
+    def changes(version: Number, since: Since) -> Response:
+        """Changes of the clusters from an earlier snapshot (`since`) to this one, the largest clusters first."""
+        return answer(backend.changes(version, since))
 
 
 class NameBody(msgspec.Struct, forbid_unknown_fields=True):

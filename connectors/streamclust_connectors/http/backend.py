@@ -19,7 +19,7 @@ from streamclust import __version__
 from streamclust.hierarchy import MethodName
 from streamclust.lineage import Kind
 from streamclust.parameters import LevelName
-from streamclust.streaming import Cluster, ClusterPosterior, Model, StreamClusterer
+from streamclust.streaming import Cluster, ClusterPosterior, Model, StreamClusterer, compare_snapshots
 from streamclust.summaries import Moments
 from streamclust_connectors.http import bodies, detail
 from streamclust_connectors.http.cached_value import LOCK_TIMEOUT_SECONDS, CachedValue
@@ -28,6 +28,7 @@ from streamclust_connectors.http.past import PastClusters
 from streamclust_connectors.http.problems import HttpProblem
 from streamclust_connectors.http.view import PlaneView, UnknownFeature, view
 from streamclust_connectors.service import Service
+from streamclust_connectors.service.key_models import KeyModels
 from streamclust_connectors.service.recent_snapshots import MAX_SNAPSHOTS, TakenSnapshot
 from streamclust_connectors.settings.sections import HttpSection
 from streamclust_connectors.sources import HttpSource
@@ -91,7 +92,9 @@ class Backend:
         )
         self._detail = CachedValue(
             service.lock,
-            lambda: detail.copy_detail(service.displayed_clusterer, service.partitions.keys.copy()),
+            lambda: detail.copy_detail(
+                service.displayed_clusterer, service.example_keys(), service.group is not None
+            ),
             min_seconds=VIEW_CACHE_SECONDS,
             key=self._cache_key,
         )
@@ -169,7 +172,9 @@ class Backend:
         """Number of lifecycle events of each kind; for features, among the latest ones only."""
         learner = self.service.learner
         counts = self.journal.counts
-        if not isinstance(learner, StreamClusterer):
+        if isinstance(learner, KeyModels):
+            counts = learner.kinds
+        elif not isinstance(learner, StreamClusterer):
             counts = Counter(change.kind for change in learner.events)
         return Counter({kind: counts[kind] for kind in get_args(Kind)})
 
@@ -264,13 +269,11 @@ class Backend:
                 self.service.name_cluster(number, name)
         except KeyError as error:
             raise HttpProblem(404, str(error.args[0])) from None
-        except RuntimeError as error:
-            raise HttpProblem(409, str(error)) from None
         except ValueError as error:
             raise HttpProblem(422, str(error)) from None
         self._model_copy.clear()
         self._detail.clear()
-        return {"id": number, "name": self.service.clusterer.names.get(number)}
+        return {"id": number, "name": self.service.displayed_clusterer.names.get(number)}
 
     def events(self, after: int, limit: int) -> dict[str, Any]:
         """Lifecycle events after a journal entry."""
@@ -298,7 +301,8 @@ class Backend:
 
     # ---------------------------------------------------------------- events
 
-    def _read(self, body: bytes) -> bodies.Events:
+    def read(self, body: bytes) -> bodies.Events:
+        """The events of a request body; a problem if there are too many."""
         events = bodies.read(body, self.vector)
         if len(events) > self.limits.max_events:
             most = self.limits.max_events
@@ -342,25 +346,7 @@ class Backend:
 
     def predict(self, body: bytes, level: LevelName = None) -> Predicted:
         """Cluster of each event of a request body, at a level."""
-        clusterer = self.service.displayed_clusterer
-        model, names = self._model_at(level), clusterer.feature_names  # names after model: they only grow
-        try:
-            events = self._read(body)
-            if clusterer.categories:
-                points = clusterer.rows_of(bodies.vectors(events, names))
-            else:
-                points = bodies.rows(events, names, clusterer.missing or "impute")
-            if model is None or not len(events):
-                unknown = [None] * len(events)
-                return Predicted(None if model is None else model.version, unknown, unknown, unknown)
-            with np.errstate(all="ignore"):  # overflows become null
-                found = clusterer.assign_rows(points, model)
-        except bodies.Unfit as error:
-            raise HttpProblem(409, str(error)) from None
-        except (TypeError, ValueError) as error:
-            raise HttpProblem(422, str(error)) from None
-        columns = found.cluster.tolist(), found.probability.tolist(), found.novelty.tolist()
-        return Predicted(model.version, *columns)
+        return assigned(self.service.displayed_clusterer, self._model_at(level), self.read, body)
 
     def learn(self, body: bytes) -> dict[str, Any]:
         """Learn the events of a request body, if HTTP is the source of the service."""
@@ -372,7 +358,7 @@ class Backend:
                 "start `streamclust serve` to learn events by HTTP",
             )
         try:
-            events = self._read(body)
+            events = self.read(body)
             with self.service.lock.within(LOCK_TIMEOUT_SECONDS):
                 if not self.service.stats.ready:
                     raise HttpProblem(503, "the service is starting or stopping", {"Retry-After": "1"})
@@ -406,7 +392,7 @@ class Backend:
                     "no event has been learnt yet, so there is no hierarchy; try again after the first events",
                 )
             tree = clusterer.snapshot(method)
-        return self.service.snapshots.add(tree.to_dict(), clusterer, method)
+        return self.service.snapshots.add(tree, clusterer, method)
 
     @property
     def snapshots(self) -> list[TakenSnapshot]:
@@ -419,6 +405,48 @@ class Backend:
             if taken.version == version:
                 return taken
         raise HttpProblem(404, f"there is no snapshot {version}; only the latest {MAX_SNAPSHOTS} are kept")
+
+    def changes(self, version: int, since: int) -> dict[str, Any]:
+        """Changes of the clusters from one snapshot to another."""
+        before, now = self.snapshot(since), self.snapshot(version)
+        found = compare_snapshots(before.portrait, now.portrait)
+        return {
+            "since": before.summary,
+            "until": now.summary,
+            "clusters": [
+                asdict(line)
+                | {
+                    "feature": None if line.feature is None else str(line.feature),
+                    "events_now": list(line.events_now.items()),
+                    "words": line.words(),
+                }
+                for line in found
+            ],
+        }
+
+
+def assigned(
+    clusterer: StreamClusterer, model: Model | None, read: Callable[[bytes], bodies.Events], body: bytes
+) -> Predicted:
+    """Cluster of each event of a request body by a model of a clusterer."""
+    names = clusterer.feature_names  # names after model: they only grow
+    try:
+        events = read(body)
+        if clusterer.categories:
+            points = clusterer.rows_of(bodies.vectors(events, names))
+        else:
+            points = bodies.rows(events, names, clusterer.missing or "impute")
+        if model is None or not len(events):
+            unknown = [None] * len(events)
+            return Predicted(None if model is None else model.version, unknown, unknown, unknown)
+        with np.errstate(all="ignore"):  # overflows become null
+            found = clusterer.assign_rows(points, model)
+    except bodies.Unfit as error:
+        raise HttpProblem(409, str(error)) from None
+    except (TypeError, ValueError) as error:
+        raise HttpProblem(422, str(error)) from None
+    columns = found.cluster.tolist(), found.probability.tolist(), found.novelty.tolist()
+    return Predicted(model.version, *columns)
 
 
 def cluster_json(cluster: Cluster, events: int, before: dict[int, float]) -> dict[str, Any]:

@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 
 from streamclust.lineage import HistoryStep
 from streamclust.streaming import Cluster, Example, Model, Profiles, Representatives, StreamClusterer
-from streamclust_connectors.service.event_keys import EventKey
+from streamclust_connectors.event_keys import MAX_EXAMPLES, fingerprint
+from streamclust_connectors.interfaces import EventKey
 
 MAX_WATCHED_EVENTS = 4096
 """Number of latest events searched for those of a cluster."""
 MAX_RECENT_EVENTS = 5
 """Number of recent events shown for a cluster."""
-MAX_EXAMPLES = 5
-"""Number of typical events shown for a cluster, and of events between it and its neighbour."""
 CLEAR_PROBABILITY = 0.95
 """Probability of an event's cluster from which it does not lie between two."""
 
@@ -36,10 +35,13 @@ class DetailData(NamedTuple):
     latest: NDArray[np.float64]
     representatives: Representatives
     keys: Mapping[int, EventKey]
-    """Keys of events by number, where the service has them."""
+    """Keys of events where the service has them: by number, or by fingerprint."""
+    by_fingerprint: bool = False
 
 
-def copy_detail(clusterer: StreamClusterer, keys: Mapping[int, EventKey] | None = None) -> DetailData:
+def copy_detail(
+    clusterer: StreamClusterer, keys: Mapping[int, EventKey] | None = None, by_fingerprint: bool = False
+) -> DetailData:
     """Copy the data from a clusterer; `keys` is a copy of the service's."""
     return DetailData(
         events=clusterer.n_seen,
@@ -51,6 +53,7 @@ def copy_detail(clusterer: StreamClusterer, keys: Mapping[int, EventKey] | None 
         latest=clusterer.latest(MAX_WATCHED_EVENTS),
         representatives=clusterer.representatives(),
         keys=keys or {},
+        by_fingerprint=by_fingerprint,
     )
 
 
@@ -107,7 +110,7 @@ def border(seen: DetailData, cluster: int) -> dict[str, Any]:
 
 
 def _example(seen: DetailData, example: Example) -> dict[str, Any]:
-    event = seen.keys.get(example.number)
+    event = seen.keys.get(fingerprint(example.values) if seen.by_fingerprint else example.number)
     return {
         "number": example.number,
         "cluster": example.cluster,

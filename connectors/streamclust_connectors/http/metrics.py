@@ -10,7 +10,8 @@ from prometheus_client.registry import Collector
 
 from streamclust.streaming import StreamClusterer
 from streamclust_connectors.http.backend import Backend, memory
-from streamclust_connectors.interfaces import Group, StreamModel
+from streamclust_connectors.interfaces import Group
+from streamclust_connectors.service.key_models import KeyModels, Learner
 from streamclust_connectors.service.latency import BOUNDS
 
 PREFIX = "streamclust_"
@@ -76,6 +77,8 @@ class ServiceCollector(Collector):
             buckets=list(zip(bounds, latency.cumulative, strict=True)),
             sum_value=latency.total,
         )
+        if isinstance(self._learner, KeyModels):
+            yield from key_counters(self._learner)
         if backend.service.group is not None:
             yield from group_gauges(backend.service.group)
         for name, (meaning, value) in self._gauges().items():
@@ -83,8 +86,8 @@ class ServiceCollector(Collector):
                 yield GaugeMetricFamily(PREFIX + name, meaning, value=float(value))
 
     @property
-    def _learner(self) -> StreamModel:
-        """The displayed clusterer, or the learner of features."""
+    def _learner(self) -> Learner:
+        """The displayed clusterer, the learner of features, or the models of keys."""
         service = self.backend.service
         return (
             service.displayed_clusterer if isinstance(service.learner, StreamClusterer) else service.learner
@@ -96,6 +99,11 @@ class ServiceCollector(Collector):
         model = learner.model
         if isinstance(learner, StreamClusterer):
             found = {"clusters": ("Current number of clusters.", learner.n_clusters)}
+        elif isinstance(learner, KeyModels):
+            found = {
+                "keys": ("Keys with a model.", learner.n_keys),
+                "keys_in_memory": ("Models of keys that are in memory.", learner.n_live),
+            }
         else:
             found = {"found_features": ("Current number of features found (BP-means).", learner.n_features)}
         return found | {
@@ -111,6 +119,14 @@ class ServiceCollector(Collector):
                 self.backend.checkpoint_age,
             ),
         }
+
+
+def key_counters(models: KeyModels) -> Iterator[Metric]:
+    """Counters of a service with a model for each key."""
+    yield CounterMetricFamily(PREFIX + "loaded_keys", "Models of keys read from disk.", value=models.n_loaded)
+    yield CounterMetricFamily(
+        PREFIX + "evicted_keys", "Models of keys dropped from memory.", value=models.n_evicted
+    )
 
 
 def group_gauges(group: Group) -> Iterator[Metric]:

@@ -144,6 +144,53 @@ class Clusters(BaseModel):
     clusters: list[ClusterSummary]
 
 
+class KeyStatus(BaseModel):
+    """Status of a service with a model for each key."""
+
+    version: str
+    ready: bool
+    not_ready: str
+    """Reason why it is not ready; empty if it is."""
+    events: int
+    events_per_second: float
+    dead_letters: int
+    lag_total: int | None
+    memory_bytes: int
+    last_checkpoint_age_seconds: float | None
+    source: str
+    keys: int
+    """Number of keys with a model."""
+    keys_in_memory: int
+
+
+class KeySummary(BaseModel):
+    """A key as of the last checkpoint."""
+
+    key: str
+    partition: int
+    events: int
+    n_clusters: int
+
+
+class Keys(BaseModel):
+    """Keys in their order."""
+
+    keys: list[KeySummary]
+    next: str | None
+    """`after` of the request for the next keys; null at the end."""
+
+
+class KeyClusters(Clusters):
+    """Clusters of a key's model."""
+
+    key: str
+    partition: int
+    events: int
+    """Number of events learnt."""
+    lifecycle: list[dict[str, Any]]
+    """Latest lifecycle events of its clusters, the oldest first."""
+
+
 class LevelSummary(BaseModel):
     """Level: a number of clusters."""
 
@@ -355,6 +402,34 @@ class Snapshot(SnapshotSummary):
     """Hierarchy of all events learnt until it was taken."""
 
     dendrogram: dict[str, Any]
+
+
+class ClusterChange(BaseModel):
+    """A cluster in two snapshots."""
+
+    before: int | None
+    """Its id in the earlier snapshot; null if it is new."""
+    now: int | None
+    """Its id in the later snapshot; null if it is gone."""
+    name: str | None
+    kinds: list[Literal["gone", "new", "grown", "shrunk", "moved", "same"]]
+    share_before: float
+    share_now: float
+    shift: float
+    """Most that the mean of a feature has moved, in standard deviations of the cluster; 0 if new or gone."""
+    feature: str | None
+    """The feature that moved most; null if new or gone."""
+    events_now: list[tuple[int, float]]
+    """Parts of its events of then by the clusters that they would be in now; of a new one by those of then."""
+    words: str
+
+
+class SnapshotChanges(BaseModel):
+    """Changes of the clusters between two snapshots."""
+
+    since: SnapshotSummary
+    until: SnapshotSummary
+    clusters: list[ClusterChange]
 
 
 class SnapshotRequest(BaseModel):

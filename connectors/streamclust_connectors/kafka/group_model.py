@@ -14,20 +14,29 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from streamclust.checkpoint import MERGED, State
+from streamclust.checkpoint import State
 from streamclust.lineage import Change
 from streamclust.streaming import StreamClusterer
 from streamclust_connectors.incidents import Incident
-from streamclust_connectors.interfaces import MemberStatus, Partition, StreamModel, Transient, UnfitTopic
+from streamclust_connectors.interfaces import (
+    EventKey,
+    MemberStatus,
+    Partition,
+    StreamModel,
+    Transient,
+    UnfitTopic,
+)
+from streamclust_connectors.kafka.cluster_names import READ_TO, GivenNames, name_record, names_in
+from streamclust_connectors.kafka.example_keys import example_keys
+from streamclust_connectors.kafka.group_leader import Leader, Publication
 from streamclust_connectors.kafka.sink import KafkaSink
 from streamclust_connectors.kafka.state_log import OpenTransaction, StateLog
-from streamclust_connectors.kafka.state_records import StoredState, packed, parts
-from streamclust_connectors.kafka.state_topic import STATE
+from streamclust_connectors.kafka.state_records import StoredState, parts
 from streamclust_connectors.kafka.topics import model_topic, prepare, state_topic
 from streamclust_connectors.kafka.transactions import end_abandoned
 
@@ -43,65 +52,6 @@ RETRY_SECONDS = 1.0
 """Time to wait after a Transient error of the thread."""
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Publication:
-    """A model to publish, and its lifecycle events."""
-
-    sequence: int
-    body: bytes
-    changes: tuple[Change, ...]
-
-
-class Leader:
-    """Merges the summaries of all partitions, and refits."""
-
-    def __init__(
-        self, topic: str, n_partitions: int, states: StateLog, start: StreamClusterer, sequence: int
-    ) -> None:
-        self.topic, self.states, self.clusterer, self.sequence = topic, states, start, sequence
-        self.changes: list[Change] = []
-        self._waiting: dict[int, StoredState] = {}
-        """New summaries since the last refit, by partition."""
-        for number in range(n_partitions):
-            found = states.newest(number, STATE).get(STATE)
-            if found is not None and found.body is not None:
-                self._waiting[number] = found
-
-    def read(self) -> None:
-        """Read new summaries from the state topic."""
-        self._waiting.update(self.states.follow(0.0))
-
-    def publication(self) -> Publication | None:
-        """Refit with the new summaries; None if there are none, or too few events for a first model."""
-        waiting, self._waiting = self._waiting, {}
-        for number, stored in sorted(waiting.items()):
-            try:
-                self.clusterer.shards.replace((self.topic, number), stored.state())
-            except Exception as error:  # damaged data may raise anything; the other partitions continue
-                log.error("partition %d of %s is not included in the model: %s", number, self.topic, error)
-        if not waiting or not self.clusterer.shards:
-            return None
-        if MERGED in self.clusterer.shards and len(self.clusterer.shards) > 1:
-            self.clusterer.shards.release(
-                MERGED
-            )  # the published summary, replaced by those of the partitions
-        try:
-            self.clusterer.sharing.catch_up()
-        except Exception as error:  # not fatal: every next leader would fail in the same way
-            log.exception("the refit failed; the group continues with the last model")
-            raise Transient(
-                f"the refit of the group's model failed: {type(error).__name__}: {error}"
-            ) from error
-        if self.clusterer.model is None:
-            return None  # too few wide events to learn a sketch
-        self.sequence += 1
-        state = self.clusterer.sharing.merged_state()
-        header = {"sequence": self.sequence, "published_at": time.time()}
-        changes = tuple(self.changes)
-        self.changes.clear()
-        return Publication(self.sequence, packed(State(state.arrays, state.values | header)), changes)
 
 
 class GroupModel:
@@ -128,6 +78,7 @@ class GroupModel:
         self.checked_at = 0.0
         """Time at which the leader last found all summaries in the model; seconds since 1970."""
         self.bytes_sent = 0
+        self._given = GivenNames()
         self._latest: State | None = None
         self._sequence = 0
         self._followed: tuple[StreamModel, int] | None = None
@@ -198,7 +149,29 @@ class GroupModel:
                 return None
             if self._shown is None or self._shown[0] != sequence:
                 self._shown = sequence, StreamClusterer.from_state(latest)
+                self._given.give_to(self._shown[1])
             return self._shown[1]
+
+    @property
+    def names(self) -> dict[int, str]:
+        """Names of clusters in the latest model."""
+        return names_in(self._latest)
+
+    @property
+    def example_keys(self) -> dict[int, EventKey]:
+        """Keys of the examples of clusters in the latest model, by the fingerprints of events."""
+        return example_keys(self._latest)
+
+    def name(self, cluster: int, name: str | None) -> None:
+        """Name a cluster: `send_status` sends it, and a model of the leader has it soon; here it is shown at once.
+
+        KeyError if there is no such cluster, ValueError if it cannot be a name.
+        """
+        shown = self.clusterer
+        if shown is None:
+            raise KeyError("there is no cluster yet")
+        shown.name(cluster, name)
+        self._given.add(cluster, name)
 
     def update_leadership(self, positions: Collection[Partition], waiting: Collection[Partition]) -> None:
         """Become the leader if the first partition is assigned here, else a follower.
@@ -235,7 +208,7 @@ class GroupModel:
         return publication.changes
 
     def send_status(self, status: MemberStatus) -> None:
-        """Send this member's status in the sink's open transaction."""
+        """Send this member's status and the names given here in the sink's open transaction."""
         status = replace(
             status, member=self.member, leads=self.leads, checked_at=self.checked_at if self.leads else 0.0
         )
@@ -243,7 +216,7 @@ class GroupModel:
         numbers = [int(name.rpartition("-")[2]) for name in status.positions]
         name = f"{MEMBER}/{min(numbers, default='none')}"
         (message,) = parts(self.group, name, msgspec.json.encode(status), 1 << 20)
-        self.sink.send_state(model_topic(self.topic), [message], 0)
+        self.sink.send_state(model_topic(self.topic), [message, *self._given.messages(self.group)], 0)
 
     def active_members(self) -> list[MemberStatus]:
         """Latest status of each member that is not gone, by name."""
@@ -289,6 +262,12 @@ class GroupModel:
         while not self._stopping.is_set():
             for _, stored in model.follow(FOLLOW_SECONDS):
                 self._apply(stored)
+                if (record := name_record(stored)) is not None:
+                    self._given.seen(record, model.position(0))
+                if leader is not None:
+                    leader.rename(stored)
+            if leader is not None:
+                leader.names_read_to = model.position(0)
             self._trouble.end()
             if not self.leads:
                 leader = None
@@ -304,6 +283,8 @@ class GroupModel:
                 for stored in model.newest(0, MODEL).values():  # published by the last leader
                     self._apply(stored)
                 leader, due = self._new_leader(n_partitions, states), 0.0
+                for stored in model.since(0, self._names_read_to()):
+                    leader.rename(stored)
             leader.read()
             if time.monotonic() >= due and leader.sequence <= self._sequence:
                 due = time.monotonic() + (self.every if self._latest is not None else 0.0)
@@ -331,6 +312,10 @@ class GroupModel:
         leader.changes = changes
         return leader
 
+    def _names_read_to(self) -> int:
+        """Offset up to which the leader of the latest model had read names."""
+        return 0 if self._latest is None else int(self._latest.values.get(READ_TO, 0))
+
     def _offer(self, leader: Leader) -> None:
         """Refit, and offer the model to the loop unless it has discarded uncommitted results meanwhile."""
         started = time.time()
@@ -350,6 +335,7 @@ class GroupModel:
             version, known = version_of(state), version_of(self._latest)
             if sequence <= self._sequence or (known is not None and (version is None or version < known)):
                 return  # an older model
+            self._given.published(state.values)
             with self._lock:
                 self._latest, self._sequence = state, sequence
             self.checked_at = max(self.checked_at, float(state.values["published_at"]))

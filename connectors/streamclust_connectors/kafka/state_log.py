@@ -71,6 +71,17 @@ class StateLog:
         self._following[partition], self._at[partition] = assembler, end
         return found
 
+    def since(self, partition: int, offset: int) -> list[StoredState]:
+        """The states of a partition from an offset on; waits for open transactions. `follow` stays where it is."""
+        with self._replaced_on_failure():
+            first, end = self._extent(partition)
+            assembler = Assembler(self.group, self.topic, self.lenient)
+            return list(self._between(partition, max(first, offset), end, assembler))
+
+    def position(self, partition: int) -> int:
+        """Offset up to which `follow` has read a partition."""
+        return self._at[partition]
+
     def follow(self, seconds: float) -> list[tuple[int, StoredState]]:
         """States written since the last call, with their partitions; only of partitions that `newest` has read."""
         with self._replaced_on_failure():

@@ -63,11 +63,14 @@ class KafkaState:
 
     def save(self, state: State) -> None:
         """Send the summaries of partitions whose position has changed since their last save."""
-        for partition, position in positions_from_state(state.values["positions"]).items():
+        saved = state.values["positions"]
+        keys = {(topic, number): rows for topic, number, rows in saved.get("keys", ())}
+        for partition, position in positions_from_state(saved).items():
             summary = shard_in(state, partition)
             if summary is None or self._saved.get(partition) == position:
                 continue
-            body = packed(State(summary.arrays, summary.values | {"place": position}))
+            more = {"place": position, "keys": keys.get(partition, [])}
+            body = packed(State(summary.arrays, summary.values | more))
             assert self.sink.max_message_bytes is not None
             messages = parts(self.group, STATE, body, self.sink.max_message_bytes)
             self.sink.send_state(self._log.topic, messages, partition[1])

@@ -9,6 +9,7 @@ from typing import Literal, cast
 from streamclust.checkpoint import CheckpointError, State
 from streamclust.lineage import Change
 from streamclust.streaming import StreamClusterer
+from streamclust_connectors.event_keys import EventKeys
 from streamclust_connectors.incidents import Incident
 from streamclust_connectors.interfaces import (
     DataLoss,
@@ -18,12 +19,11 @@ from streamclust_connectors.interfaces import (
     Sink,
     Source,
     Store,
-    StreamModel,
     Transient,
     positions_from_state,
     positions_to_state,
 )
-from streamclust_connectors.service.event_keys import EventKeys
+from streamclust_connectors.service.key_models import KeyModels, Learner
 from streamclust_connectors.service.lookups import FoundState, Lookups
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class AssignedPartitions:
         source: Source,
         sink: Sink,
         store: Store | None,
-        learner: StreamModel,
+        learner: Learner,
         start: Start = "earliest",
         on_data_loss: OnDataLoss = "fail",
         isolate: bool = False,
@@ -52,7 +52,7 @@ class AssignedPartitions:
         self.source, self.sink, self.store = source, sink, store
         self.start, self.on_data_loss = start, on_data_loss
         self.on_event: Callable[[Change], object] | None = None
-        self.learner = learner
+        self.learner: Learner = learner
         self.keys = EventKeys()
         """Keys of the events that may be shown as examples; of a process that learns alone."""
         self.positions: dict[Partition, int] = {}
@@ -90,7 +90,10 @@ class AssignedPartitions:
         self._lookups.forget(assigned)
         self.waiting = {name: why for name, why in assigned.items() if name not in self.stopped}
         self.positions, self.emitted = {}, {}
-        self.learner = type(self.learner).from_state(state or self._initial_state, on_event=self.on_event)
+        if isinstance(self.learner, KeyModels):
+            self.learner.reset()
+        else:
+            self.learner = type(self.learner).from_state(state or self._initial_state, on_event=self.on_event)
         saved = None if state is None else state.values["positions"]
         self._saved_positions = {} if saved is None else positions_from_state(saved)
         self.keys = EventKeys.in_positions(saved)
@@ -192,8 +195,10 @@ class AssignedPartitions:
             return
         if partition in self.learner.shards:
             self.learner.shards.release(partition)
-        self._saved_positions[partition], summary = found
+        position, summary = found
         self.learner.shards.adopt(partition, summary)
+        self.keys.restore(partition, summary.values.get("keys", ()))
+        self._saved_positions[partition] = position
 
     def _start_position(self, partition: Partition, extent: Extent) -> SavedPosition:
         """Offset to start from. If its record is gone: DataLoss or, with on_data_loss="continue", the oldest offset."""
@@ -245,6 +250,7 @@ class AssignedPartitions:
         self._lookups.close()
 
     def _release(self, partition: Partition) -> None:
+        self.keys.drop(partition)
         self._released[partition] = (
             self._saved_positions.pop(partition),
             self.learner.shards.release(partition),

@@ -14,26 +14,24 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from streamclust.lineage import Change
-from streamclust.streaming import Checked, Model, StreamClusterer
-from streamclust_connectors.decode import Decoded, Decoder, learnable_events
+from streamclust.streaming import Checked, StreamClusterer
+from streamclust_connectors.decode import Decoder
 from streamclust_connectors.incidents import Incident
 from streamclust_connectors.interfaces import (
     EXHAUSTED_ERRNOS,
     Assigned,
     Batch,
     DataLoss,
+    EventKey,
     Fenced,
     Group,
     OrderNotes,
     Partition,
-    Record,
     ReplayStep,
     Revoked,
     Sink,
     Source,
     Store,
-    StreamModel,
     Transient,
     UnfitSchema,
 )
@@ -42,9 +40,10 @@ from streamclust_connectors.service.checkpointer import Checkpointer, checkpoint
 from streamclust_connectors.service.emitter import Emitter
 from streamclust_connectors.service.fair_lock import FairLock
 from streamclust_connectors.service.group_duties import GroupDuties
-from streamclust_connectors.service.outputs import ModelName
+from streamclust_connectors.service.key_learning import KeyLearning
+from streamclust_connectors.service.key_models import KeyModels, Learner
+from streamclust_connectors.service.learning import BatchLearning
 from streamclust_connectors.service.policy import Policy
-from streamclust_connectors.service.progress import Progress
 from streamclust_connectors.service.readiness import not_ready_reason
 from streamclust_connectors.service.recent_snapshots import RecentSnapshots
 from streamclust_connectors.service.replay_order import ReplayOrder, steps_of, steps_to_take
@@ -77,7 +76,7 @@ class Service:
         self,
         source: Source,
         sink: Sink,
-        learner: StreamModel,
+        learner: Learner,
         store: Store | None = None,
         decoder: Decoder | None = None,
         policy: Policy | None = None,
@@ -99,21 +98,19 @@ class Service:
         )
         self.trace: Trace = untraced
         """Returns a context manager within which a batch is learnt: its span, where traces are sent."""
-        self.partitions.on_event = lambda change: self._changes.append(change)
-        self._changes: list[Change] = []
         self._clock, self._sleep = clock, sleep
         self._stopping = self._snapshot_wanted = self._finished = False
         self._needs_reload = True
         """Whether clusterer and offsets may be inconsistent after a failure; the checkpoint is reloaded first."""
         self._failures = 0
-        self._progress = Progress()
-        self._answered: list[Sequence[Record]] = []
-        """Records of this iteration that were learnt for the first time."""
         self._notes = store if isinstance(store, OrderNotes) else None
         self._order = ReplayOrder([])
         self._silence = Incident(log, "partitions deliver no records", clock)
         self._interruption = Incident(log, "the service is interrupted", clock)
         self._emitter = Emitter(sink, policy, self.stats)
+        learning = KeyLearning if isinstance(learner, KeyModels) else BatchLearning
+        self._learning = learning(self.partitions, self._emitter, self.decoder, self.stats, group)
+        self.partitions.on_event = self._learning.changes.append
         self._duties: GroupDuties | None = None
         if group is not None:
             self._duties = GroupDuties(group, self.partitions, source, self._emitter, self.stats, clock)
@@ -121,7 +118,7 @@ class Service:
         self._snapshot_due = clock() + (policy.snapshot_every or 0.0)
 
     @property
-    def learner(self) -> StreamModel:
+    def learner(self) -> Learner:
         """The current clusterer or features; a new object after each reload of a checkpoint."""
         return self.partitions.learner
 
@@ -136,6 +133,12 @@ class Service:
     def displayed_clusterer(self) -> StreamClusterer:
         """The clusterer that the API shows: the group's if it has a model, else this process's."""
         return (self.group and self.group.clusterer) or self.clusterer
+
+    def example_keys(self) -> Mapping[int, EventKey]:
+        """Keys of the events that `displayed_clusterer` may show as examples: by number or, in a group, fingerprint."""
+        if self.group is not None and self.group.clusterer is not None:
+            return self.group.example_keys
+        return self.partitions.keys.copy()
 
     # ---------------------------------------------------------------- loop
 
@@ -195,7 +198,7 @@ class Service:
         """Reload the checkpoint if necessary, and seek newly assigned partitions."""
         try:
             if self._needs_reload:
-                self._changes.clear()
+                self._learning.forget()
                 self.sink.discard_uncommitted()
                 if self.group is not None:
                     self.group.discard_uncommitted()
@@ -204,7 +207,7 @@ class Service:
                 self._order = ReplayOrder(steps_to_take(noted, self.partitions.saved_offsets))
                 self._needs_reload = False
             if self.group is not None:
-                self.group.update_learner(self.learner)
+                self.group.update_learner(self._learning.learner)
             self.partitions.seek_new()
         except OSError as error:
             if error.errno in EXHAUSTED_ERRNOS:
@@ -215,8 +218,8 @@ class Service:
     def _handle_poll(self, polled: Sequence[Assigned | Revoked | Batch]) -> None:
         """Handle the results of a poll, then write outputs, checkpoints and snapshots that are due."""
         self._needs_reload = True  # until all polled records are learnt
-        self._answered.clear()
-        self._progress.deliver(polled)
+        self._learning.answered.clear()
+        self._learning.progress.deliver(polled)
         polled = self._order.arrange(polled)
         self._note_order(polled)
         for item in polled:
@@ -231,12 +234,13 @@ class Service:
         self._take_snapshot_if_due()
         if self._duties is not None:
             self._duties.publish_model()
-        if self._checkpointer.due or (self._duties is not None and self._duties.checkpoint_due()):
+        hurried = self._checkpointer.due or self._learning.checkpoint_due
+        if hurried or (self._duties is not None and self._duties.checkpoint_due()):
             self.checkpoint()
         elif self.sink.exactly_once:
             self._commit()  # before the next poll: a rebalance must not find uncommitted outputs
         self._needs_reload = False
-        for records in self._answered:
+        for records in self._learning.answered:
             self.stats.latency.observe(records, time.time())
         self._update_stats()
 
@@ -252,21 +256,17 @@ class Service:
 
     def _learn_or_stop_partition(self, batch: Batch) -> None:
         """Learn a batch; in a group, stop a partition that cannot be learnt and continue with the others."""
-        partition, records = batch
         try:
-            if not self.learner.feature_names:
-                # Learn the very first event alone: once its features are known, records are decoded as a table.
-                self.learn(Batch(partition, records[:1]))
-                records = records[1:]
-            self.learn(Batch(partition, records))
+            self._learning.learn_all(batch)
         except (Transient, DataLoss, Fenced, UnfitSchema, OSError):
             raise
         except Exception as error:
             if self.group is None:
                 raise
-            log.exception("a batch of %s-%d cannot be learnt", *partition)
+            topic, number = partition = batch.partition
+            log.exception("a batch of %s-%d cannot be learnt", topic, number)
             self.partitions.stop_partition(partition, f"{type(error).__name__}: {error}")
-            raise Transient(f"{partition[0]}-{partition[1]} was stopped") from error
+            raise Transient(f"{topic}-{number} was stopped") from error
 
     def stop(self) -> None:
         """Ask `run` to finish the batch, write a checkpoint and return."""
@@ -314,7 +314,7 @@ class Service:
         stats, partitions = self.stats, self.partitions
         stats.positions = dict(partitions.positions)
         stats.waiting, stats.stopped = dict(partitions.waiting), dict(partitions.stopped)
-        stats.lag = self._progress.lag(self.source.lag(), partitions.positions, partitions.waiting)
+        stats.lag = self._learning.progress.lag(self.source.lag(), partitions.positions, partitions.waiting)
         stats.dropped = self.sink.dropped
         silent = self.source.unread()
         if silent:
@@ -324,103 +324,14 @@ class Service:
             self._silence.end()
         stats.trouble = not_ready_reason(self.source, partitions, self.group, silent)
 
-    # ---------------------------------------------------------------- records
-
-    def learn(self, batch: Batch) -> None:
-        """Learn a batch and emit its outputs; events that cannot be learnt become dead letters."""
-        partition, records = batch
-        watermark = self.partitions.positions[partition]
-        if records and records[0].offset < watermark:
-            records = [record for record in records if record.offset >= watermark]
-            self.stats.skipped += len(batch.records) - len(records)
-        again, new = self._progress.split(Batch(partition, records))
-        for part, is_new in ((again, False), (new, True)):
-            if part:
-                self._learn_records(partition, part, is_new)
-
-    def _learn_records(self, partition: Partition, records: Sequence[Record], is_new: bool) -> None:
-        """Learn records and emit their outputs; those that were learnt before a failure are not counted again."""
-        learner = self.learner
-        with self.stats.timed("decode"):
-            events = self.decoder.decode(records, learner.feature_names)
-            events, checked, failures = learnable_events(learner, events, partition)
-            self._emitter.dead_letters(partition, failures, self.partitions.emitted[partition])
-        # The model refuses events of an implausible time, which are dead letters.
-        refused = frozenset(i for i, why in checked.refused.items() if why.of_time)
-        start = n_assigned = 0
-        for run in learner.runs(checked):
-            n_assigned += self._learn_run(partition, events, run, start, refused)
-            start += len(run)
-        self.partitions.positions[partition] = records[-1].offset + 1
-        if is_new:
-            stats = self.stats
-            stats.messages += len(records)
-            stats.tombstones += events.tombstones
-            stats.events += len(events) - len(refused)
-            stats.dead_letters += len(failures)
-            stats.assignments += n_assigned
-            self._progress.count(partition, records)
-            self._answered.append(records)
-
-    def _learn_run(
-        self, partition: Partition, events: Decoded, run: Checked, start: int, refused: frozenset[int]
-    ) -> int:
-        """Assign a run of events under the current model, then learn them. The model does not change within a run.
-
-        Returns the number of assignments; `refused` events get none.
-        """
-        stats, learner, emitted = self.stats, self.learner, self.partitions.emitted[partition]
-        stop = start + len(run)
-        fresh = slice(min(stop, max(start, events.index_from_offset(emitted))), stop)
-        stats.replayed += fresh.start - start
-        n_assigned = 0
-        if self.sink.wants("assignments") and fresh.start < stop:
-            with stats.timed("assign"):
-                found = learner.assign_many(run[fresh.start - start :])
-            clusterer = learner if isinstance(learner, StreamClusterer) else None
-            model = self._model_name()
-            self._emitter.assignments(partition, events, fresh, found, model, refused, clusterer)
-            n_assigned = stop - fresh.start - sum(fresh.start <= i < stop for i in refused)
-        with stats.timed("learn"):
-            self._learn_and_keep_keys(
-                partition, events, run, [i for i in range(start, stop) if i not in refused]
-            )
-        if self._changes:
-            if fresh.start < stop:
-                (cause,) = events.ids(partition, slice(stop - 1, stop))
-                self._emitter.lifecycle(cause, self._changes)
-            self._changes.clear()
-        return n_assigned
-
-    def _learn_and_keep_keys(
-        self, partition: Partition, events: Decoded, run: Checked, learnt: list[int]
-    ) -> None:
-        """Learn a run, of which these events will be learnt; keep the keys of those that may be shown as examples."""
-        learner = self.learner
-        if self.group is not None or not isinstance(learner, StreamClusterer):
-            learner.learn(run)
-            return
-        before, places = learner.n_seen, learner.sampled(run[: len(learnt)]).tolist()
-        learner.learn(run)
-        if learner.n_seen - before == len(learnt):  # else the numbers are not known
-            numbers = [before + place for place in places]
-            self.partitions.keys.add(partition, numbers, events, [learnt[place] for place in places])
-
-    def _model_name(self) -> ModelName:
-        """Version and revision of the model that assigns events now."""
-        model = self.learner.model
-        if model is None:
-            return ModelName(None, None)
-        if self.group is not None:
-            return ModelName(model.version, self.group.revision)
-        return ModelName(model.version, model.revision if isinstance(model, Model) else None)
+    # ---------------------------------------------------------------- requests by HTTP
 
     def learn_checked(self, checked: Checked) -> None:
         """Learn events sent by HTTP; `checked.shard` is their partition. The caller must hold the lock."""
         partition: Any = checked.shard
         with self.stats.timed("learn"):
-            self.learner.learn(checked)
-        self._changes.clear()
+            self.clusterer.learn(checked)
+        self._learning.forget()
         refused = len(checked.refused)
         self.stats.messages += len(checked) + refused
         self.stats.events += len(checked)
@@ -430,13 +341,9 @@ class Service:
     def name_cluster(self, cluster: int, name: str | None) -> None:
         """Give a name to a cluster, or take it away (None), and let a checkpoint with it be due.
 
-        The caller must hold the lock. RuntimeError in a group, whose clusters have no names.
+        The caller must hold the lock. In a group, the leader's next model has the name, for all members.
         """
-        if self.group is not None:
-            raise RuntimeError(
-                "clusters of a group's model cannot be named: name those of a process that learns alone"
-            )
-        self.clusterer.name(cluster, name)
+        (self.clusterer if self.group is None else self.group).name(cluster, name)
         self._checkpointer.hasten()
 
     # ---------------------------------------------------------------- state
@@ -535,7 +442,7 @@ class Service:
         self._snapshot_wanted = False
         self._snapshot_due = self._clock() + (self.policy.snapshot_every or 0.0)
         with self.stats.timed("snapshot"):
-            tree = clusterer.snapshot(self.policy.snapshot_method).to_dict()
+            tree = clusterer.snapshot(self.policy.snapshot_method)
             self.snapshots.add(tree, clusterer, self.policy.snapshot_method)
             if self.group is None or self.group.leads:
                 self._emitter.snapshot(tree, clusterer, self.partitions.positions)

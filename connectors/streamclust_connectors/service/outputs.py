@@ -148,12 +148,18 @@ def copied_headers(records: Sequence[Record], names: Collection[str]) -> Iterabl
     return [[header for header in headers if header[0] in names] for headers in found]
 
 
-def lifecycle(cause: str, changes: Sequence[Change], encode: Encode = encode_json) -> list[Output]:
-    """One output for each change; its id is made from the event or the model's version that caused it."""
+def lifecycle(
+    cause: str, changes: Sequence[Change], encode: Encode = encode_json, key: str | None = None
+) -> list[Output]:
+    """One output for each change; its id is made from the event or the model's version that caused it.
+
+    The message's key is that of the model or, of one model for all, the id of a cluster.
+    """
+    own = {} if key is None else {"key": key}
     return [
         Output(
-            encode(msgspec.convert({"id": f"{cause}-{i}"} | change.to_dict(), LifecycleOutput)),
-            str(min(change.children or change.parents)).encode(),
+            encode(msgspec.convert({"id": f"{cause}-{i}"} | change.to_dict() | own, LifecycleOutput)),
+            (str(min(change.children or change.parents)) if key is None else key).encode(),
         )
         for i, change in enumerate(changes)
     ]

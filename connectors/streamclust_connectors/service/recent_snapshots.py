@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
 import msgspec
 
-from streamclust.hierarchy import MethodName
-from streamclust.streaming import StreamClusterer
+from streamclust.hierarchy import Dendrogram, MethodName
+from streamclust.streaming import Portrait, StreamClusterer, portrait_of_snapshot
 
 MAX_SNAPSHOTS = 20
 """Number of snapshots kept in memory."""
@@ -31,11 +31,13 @@ class TakenSnapshot:
     method: str
     n_clusters: int
     dendrogram: msgspec.Raw
+    portrait: Portrait
+    """Its clusters, to compare them with those of another snapshot."""
 
     @property
     def summary(self) -> dict[str, Any]:
-        """All fields except the tree."""
-        return {name: value for name, value in vars(self).items() if name != "dendrogram"}
+        """All fields except the tree and what is made from it."""
+        return {name: value for name, value in vars(self).items() if name not in ("dendrogram", "portrait")}
 
 
 class RecentSnapshots:
@@ -55,13 +57,14 @@ class RecentSnapshots:
 
     def take(self, clusterer: StreamClusterer, method: MethodName) -> TakenSnapshot:
         """Take a snapshot of a clusterer, which must have learnt something, and keep it."""
-        return self.add(clusterer.snapshot(method).to_dict(), clusterer, method)
+        return self.add(clusterer.snapshot(method), clusterer, method)
 
-    def add(self, tree: Mapping[str, Any], clusterer: StreamClusterer, method: str) -> TakenSnapshot:
-        """Keep a clusterer's hierarchy, in the form of its `to_dict`."""
-        value = msgspec.json.encode(tree)
+    def add(self, tree: Dendrogram, clusterer: StreamClusterer, method: str) -> TakenSnapshot:
+        """Keep a clusterer's hierarchy."""
+        stored = tree.to_dict()
+        value = msgspec.json.encode(stored)
         if len(value) > MAX_SNAPSHOT_BYTES:
-            value = msgspec.json.encode({**tree, "scatter": None})
+            value = msgspec.json.encode({**stored, "scatter": None})
         taken = TakenSnapshot(
             next(self._versions),
             self._now(),
@@ -69,6 +72,7 @@ class RecentSnapshots:
             method,
             clusterer.n_clusters,
             msgspec.Raw(value),
+            portrait_of_snapshot(tree, clusterer.family, clusterer.feature_names),
         )
         self._snapshots.append(taken)
         return taken

@@ -22,6 +22,7 @@ from streamclust_connectors.settings.sections import (
     LoggingSection,
     OutputKind,
     OutputSection,
+    PerSection,
     RegistrySection,
     SnapshotSection,
     SourceKind,
@@ -68,6 +69,7 @@ class Settings(BaseSettings):
 
     model: Literal["clusters", "features"] = "clusters"
     """Model to learn: "clusters", one per event, or "features" (BP-means), any number per event."""
+    per: PerSection = PerSection()
     engine: EngineSection = EngineSection()
     features: FeaturesSection = FeaturesSection()
     source: SourceSection = SourceSection()
@@ -143,6 +145,11 @@ class Settings(BaseSettings):
             if name is not False
         }
 
+    @property
+    def key_path(self) -> str | None:
+        """Path of the event's key."""
+        return self.decode.key if self.per.key is None or self.per.by_record else self.per.key
+
     def check(self) -> None:
         """Refuse settings with which a service cannot run."""
         source, output = self.source_kind, self.output_kind
@@ -173,6 +180,8 @@ class Settings(BaseSettings):
             problems.append(f"output: {self.kafka.topic} is the input topic; outputs need other topics")
         if self.model == "features":
             problems += self._unfit_for_features()
+        if self.per.key is not None:
+            problems += self._unfit_for_keys()
         problems += self._unfit_for_schemas()
         if problems:
             raise ConfigError("\n".join(problems))
@@ -186,6 +195,29 @@ class Settings(BaseSettings):
             )
         if self.model == "features":
             found.append('model "features" cannot keep its state in Kafka; set state to directory')
+        return found
+
+    def _unfit_for_keys(self) -> list[str]:
+        """Errors of settings that cannot be combined with a model for each key."""
+        found = []
+        if self.state == "kafka" or self.checkpoint.directory is None:
+            found.append(
+                "per.key keeps its models in files; set checkpoint.directory, and state to directory"
+            )
+        if self.model == "features":
+            found.append('per.key: model "features" is one for all; remove either')
+        if self.source_kind == "http":
+            found.append("per.key cannot learn by HTTP; use another source")
+        if self.per.by_record and self.source_kind != "kafka":
+            found.append(
+                f"per.key {self.per.key!r} needs Kafka, got {self.source_kind}; give the path of a field"
+            )
+        if not self.per.by_record and self.decode.key not in (None, self.per.key):
+            found.append("decode.key and per.key are two fields; an event has one key, remove decode.key")
+        if self.snapshot.every_seconds is not None:
+            found.append("snapshot.every_seconds: there is no hierarchy of all keys; remove it")
+        if self.output.assignments_per_message > 1:
+            found.append("output.assignments_per_message must be 1 with per.key")
         return found
 
     def _unfit_for_schemas(self) -> list[str]:

@@ -324,6 +324,24 @@ class CheckpointSection(Section):
     """Time to wait at the start while another process uses the directory; members of a Kafka group share it."""
 
 
+RECORD_KEY = "record-key"
+"""Value of per.key that means the key of the Kafka record."""
+
+
+class PerSection(Section):
+    """A model for each key: of each customer, machine, ..."""
+
+    key: str | None = None
+    """Path of the key in an event, or "record-key" for that of the Kafka record. One model for all if not set."""
+    max_models: Count = 5000
+    """Number of models kept in memory; the others are on disk. A model of few events takes about 60 KB."""
+
+    @property
+    def by_record(self) -> bool:
+        """Whether the key is that of the Kafka record."""
+        return self.key == RECORD_KEY
+
+
 class GroupSection(Section):
     """One model for a whole consumer group; used with state = "kafka"."""
 

@@ -226,8 +226,9 @@ class PartitionWork:
     def empty_tree(self, part: int) -> SummaryTree:
         """Empty tree for a partition."""
         width = len(self.names) if self.sketch is None else self.sketch.n_directions
+        independent = self.sketch is not None and self.sketch.independent
         return empty_tree(
-            width, self.family, self.max_leaves, self.half_life, self.seed,
+            width, "diagonal" if independent else self.family, self.max_leaves, self.half_life, self.seed,
             ("spark", self.salt, part), self.leaf_size,
         )  # fmt: skip
 

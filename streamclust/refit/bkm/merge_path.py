@@ -188,8 +188,22 @@ def nearest_seed(problem: Problem, x: Floats, n_clusters: int, rng: np.random.Ge
     """Index of the nearest of `n_clusters` k-means++ centres, for each row; fewer if fewer rows are distinct."""
     trials = 2 + int(np.log(n_clusters))
     centres = x[seed_centres(projected(x), problem.rows.weight, rng.random((n_clusters, trials)), trials)]
+    if not len(centres):
+        return np.zeros(len(x), dtype=np.int64)
+    labels = nearest_centre(x, centres)
+    if problem.family.name == "diagonal" and len(x) < len(centres) * x.shape[1]:
+        for _ in range(TUNING.point_iterations):  # else most of these few rows' clusters would end at once
+            _, labels = np.unique(labels, return_inverse=True)
+            k = int(labels.max()) + 1
+            means = Moments.rows_of_points(x, problem.rows.weight).to_groups(labels, k, kind="none").mean
+            labels = nearest_centre(x, means)
+    return labels
+
+
+def nearest_centre(x: Floats, centres: Floats) -> Ints:
+    """Index of the nearest centre of each row."""
     distance = (centres**2).sum(axis=1) - 2 * product(x, centres.T)
-    return distance.argmin(axis=1) if len(centres) else np.zeros(len(x), dtype=np.int64)
+    return np.asarray(distance.argmin(axis=1))
 
 
 def seed_coordinates(problem: Problem) -> list[Floats]:

@@ -15,6 +15,7 @@ from streamclust.families import AnyFamily, Finite, Gaussian, Mixture
 from streamclust.families.base import as_rows
 from streamclust.families.cost_form import Quadratic
 from streamclust.families.gaussian import NormalWishart, row_cost
+from streamclust.families.gaussian_simple import NormalGammas
 from streamclust.families.learners import AnyLearner
 from streamclust.moments import Moments, scatter_width
 from streamclust.refit.bkm.row_tree import Assign, RowTree
@@ -70,19 +71,22 @@ class Problem:
 
     @cached_property
     def _triangle(self) -> tuple[Ints, Ints]:
-        """Places of a matrix's upper half."""
-        return np.triu_indices(self.rows.n_features)
+        """Places of a scatter that are read: a matrix's upper half or, of independent features, its diagonal."""
+        d = self.rows.n_features
+        return (np.arange(d), np.arange(d)) if self.family.scatter == "diagonal" else np.triu_indices(d)
 
     @cached_property
     def _lifted(self) -> tuple[Floats, Floats, float]:
-        """The rows' mean μ, and Σ(x-μ)(x-μ)ᵀ (upper half), Σ(x-μ), n of each row, one column per row.
+        """The rows' mean μ, and Σ(x-μ)(x-μ)ᵀ (places of `_triangle`), Σ(x-μ), n of each row, one column per row.
 
         Any quadratic cost, summed over a row's points, is a product with them. Last, their greatest ‖x-μ‖².
         """
         rows, (i, j) = self.rows, self._triangle
         middle = weighted_sum(rows.weight, rows.mean) / self.weight
         y = rows.mean - middle
-        squares = rows.scatter[:, i, j] + rows.weight[:, None] * y[:, i] * y[:, j]
+        squares = rows.weight[:, None] * y[:, i] * y[:, j]
+        if rows.kind != "none":
+            squares += rows.scatter if rows.kind == "diagonal" else rows.scatter[:, i, j]
         columns = [squares * np.where(i == j, 1.0, 2.0), rows.weight[:, None] * y, rows.weight[:, None]]
         reach = float(np.einsum("ri,ri->r", y, y).max(initial=0.0))
         return middle, np.ascontiguousarray(np.concatenate(columns, axis=1).T), reach
@@ -150,6 +154,14 @@ class Problem:
             if self.rows.kind == "full":
                 return self._costs_of_leaves(posterior.mean, W, half_eta, constant)
             return quadratic_costs(self.columns, self.rows.weight, posterior.mean, W, half_eta, constant)
+        many = len(self.rows) >= TUNING.few_rows  # of fewer, sums are as fast as preparing products
+        if isinstance(posterior, NormalGammas) and self.rows.kind in ("none", "diagonal") and many:
+            precision = posterior.eta[:, None] / posterior.B / 2
+            constant = posterior.constant - mixing
+            if (
+                product_cost := self._by_products(posterior.mean, precision, precision, constant)
+            ) is not None:
+                return product_cost
         cost = self.family.labelling_cost(posterior, self.rows)
         return np.ascontiguousarray(row_cost(self.rows.weight, -mixing, cost).T)
 
@@ -181,18 +193,32 @@ class Problem:
         """`costs` of leaves, which have scatter of their own; by one matrix product if rounding allows."""
         i, j = self._triangle
         precision = np.matmul(W.transpose(0, 2, 1), half_eta[:, None, None] * W)
-        middle, lifted, reach = self._lifted
-        shift = mean - middle
-        slope = np.matmul(precision, shift[:, :, None])[:, :, 0]
-        sizes = np.einsum("kii->k", precision) * (reach + np.einsum("ki,ki->k", shift, shift))
-        if np.all(sizes * np.finfo(float).eps < MAX_CANCELLED_NATS) and np.all(np.isfinite(constant)):
-            constant = constant + np.einsum("ki,ki->k", shift, slope)
-            parts = [precision[:, i, j], -2 * slope, constant[:, None]]
-            return product(np.concatenate(parts, axis=1), lifted)
+        found = self._by_products(mean, precision, precision[:, i, j], constant)
+        if found is not None:
+            return found
         cost: Floats = quadratic_costs(self.columns, self.rows.weight, mean, W, half_eta, constant)
         return np.asarray(
             cost + product(precision[:, i, j], self.spread)
         )  # (η/2) tr(B⁻¹S): a row's own spread
+
+    def _by_products(
+        self, mean: Floats, precision: Floats, places: Floats, constant: Floats
+    ) -> Floats | None:
+        """Quadratic costs by one matrix product; None where cancellation would be seen.
+
+        `precision` are matrices or diagonals, and `places` of them what `_triangle` reads.
+        """
+        middle, lifted, reach = self._lifted
+        shift = mean - middle
+        if precision.ndim == 3:
+            slope, trace = np.matmul(precision, shift[:, :, None])[:, :, 0], np.einsum("kii->k", precision)
+        else:
+            slope, trace = precision * shift, precision.sum(axis=1)
+        sizes = trace * (reach + np.einsum("ki,ki->k", shift, shift))
+        if not (np.all(sizes * np.finfo(float).eps < MAX_CANCELLED_NATS) and np.all(np.isfinite(constant))):
+            return None
+        constant = constant + np.einsum("ki,ki->k", shift, slope)
+        return product(np.concatenate([places, -2 * slope, constant[:, None]], axis=1), lifted)
 
     def subset(self, index: Ints) -> Problem:
         """The problem of some of the rows."""

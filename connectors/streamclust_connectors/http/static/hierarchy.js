@@ -3,6 +3,7 @@
 import { area, placed } from "./labels.js";
 import { draw, faint, muted, shade } from "./theme.js";
 import { count } from "./format.js";
+import { nameOf, written as labelOf } from "./names.js";
 
 const SIZE = 12; // pixels of the ids
 const ROOM = 1.06; // height of the chart in units of the highest join
@@ -99,13 +100,16 @@ export function showHierarchy(chart, note, snapshot, tree, k, chosen) {
   }));
   const published = tree.ids.map((id, node) => [id, node]).filter(([id, node]) => id >= 0 && tree.place[node] !== null);
   const [width, height] = area(chart);
+  const then = new Map(snapshot.dendrogram.names);
+  const room = Math.min(width / 2, (8 * width) / published.length); // for names: less where there are many
   const unit = [width / (tree.ends.size + 1), height / (tree.level[2 * tree.n - 2] * ROOM || 1)]; // pixels
   const labels = published.map(([id, node]) => {
     const [x, y] = [(tree.place[node] + 1) * unit[0], tree.level[node] * unit[1] + SIZE * 0.65];
-    return { id, mass: tree.mass[node], text: String(id), places: [[x, y], [x, y + SIZE], [x, y + 2 * SIZE]] };
+    const texts = [labelOf(id, room, nameOf(id) || (then.get(id) ?? "")), String(id)];
+    return { id, mass: tree.mass[node], texts, places: [[x, y], [x, y + SIZE], [x, y + 2 * SIZE]] };
   });
   labels.sort((a, b) => (b.id === chosen) - (a.id === chosen) || b.mass - a.mass);
-  const written = placed(labels, SIZE);
+  const written = placed(labels, SIZE, width);
   const { color } = getComputedStyle(document.body);
   const names = {
     type: "scatter", mode: "text", name: "ids", hoverinfo: "skip", textposition: "middle center", cliponaxis: false,

@@ -7,17 +7,22 @@ const GAP = 2; // pixels between two labels
 const half = (text, size) => [(WIDTH * size * text.length + GAP) / 2, (1.1 * size + GAP) / 2];
 
 /**
- * The labels for which there is room, the first of the list first: each has `text` and `places`, the middles, in pixels,
- * of where it may stand; the first free one becomes its `place`.
+ * The labels for which there is room, the first of the list first: each has `places`, the middles, in pixels, of where
+ * it may stand, of which the first free one becomes its `place`, and `text`, or `texts` of which the first with room is it.
+ * With `width`, of the picture, none reaches beyond its sides.
  */
-export function placed(labels, size) {
+export function placed(labels, size, width = Infinity) {
   const taken = [];
   return labels.flatMap((label) => {
-    const [w, h] = half(label.text, size);
-    const free = label.places.find(([x, y]) => taken.every((t) => Math.abs(t.x - x) >= t.w + w || Math.abs(t.y - y) >= t.h + h));
-    if (!free) return [];
-    taken.push({ x: free[0], y: free[1], w, h });
-    return [{ ...label, place: free }];
+    for (const text of label.texts ?? [label.text]) {
+      const [w, h] = half(text, size);
+      const inside = (x) => (width === Infinity ? x : Math.min(Math.max(x, w), width - w));
+      const free = label.places.map(([x, y]) => [inside(x), y]).find(([x, y]) => taken.every((t) => Math.abs(t.x - x) >= t.w + w || Math.abs(t.y - y) >= t.h + h));
+      if (!free) continue;
+      taken.push({ x: free[0], y: free[1], w, h });
+      return [{ ...label, text, place: free }];
+    }
+    return [];
   });
 }
 

@@ -39,7 +39,7 @@ export function flowing({ at, events, shares }) {
     add(at[i], events[i], shares[i]);
     if (at[last] - at[i] >= QUIET) {
       add(at[i] + INSTANT, events[i], {});
-      if (last + 1 < at.length) add(at[last], events[i], {});
+      if (last + 1 < at.length) add(at[last + 1] - INSTANT, events[i], {});
     } else for (let j = i + 1; j <= last; j++) add(at[j], events[j], shares[j]);
     i = last;
   }

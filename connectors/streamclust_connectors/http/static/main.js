@@ -12,7 +12,7 @@ import { drawnRiver, listChanges, showLifecycle } from "./lifecycle.js";
 import { showNovelty } from "./novelty.js";
 import { onPick, pickFromRiver, pickFromView } from "./picking.js";
 import { tellRows } from "./rows.js";
-import { compared, offerSnapshots } from "./snapshots.js";
+import { changesOf, offerSnapshots, showChanged } from "./snapshots.js";
 import { copyButton, showStart } from "./start.js";
 import { themeButton } from "./theme.js";
 import { shownChanges, shownHistory, timeControls } from "./time.js";
@@ -31,7 +31,7 @@ const COLUMNS = ["at", "events", "events_per_second", "lag", "memory_bytes", "no
 const empty = () => Object.fromEntries(COLUMNS.map((name) => [name, []]));
 
 let state = { status: null, clusters: [], view: null, history: empty(), changes: [], seen: 0, snapshot: null,
-  detail: null, missing: null, kept: [], against: null };
+  detail: null, missing: null, kept: [], against: null, changed: null };
 let older = false; // whether a snapshot other than the latest was chosen
 let tree = null;
 let timer = 0;
@@ -75,7 +75,7 @@ async function askDetail() {
 /** The service was restarted: its history and its changes begin anew. */
 function startAnew() {
   Object.assign(state, { history: empty(), changes: [], seen: 0, snapshot: null, missing: null, kept: [],
-    against: null });
+    against: null, changed: null });
   older = false;
 }
 
@@ -116,16 +116,15 @@ function offerAll() {
   by("chooser").hidden = state.kept.length < 2;
   offerSnapshots(by("snapshots"), state.kept, state.snapshot?.version);
   const others = state.kept.filter((each) => each.version !== state.snapshot?.version);
-  offerSnapshots(by("against"), others, state.against?.version, "nothing");
+  offerSnapshots(by("against"), others, state.against, "nothing");
 }
 
 /** What was chosen among the kept snapshots. */
 async function chooseSnapshot() {
   const version = Number(by("snapshots").value);
-  const against = by("against").value;
+  state.against = by("against").value === "" ? null : Number(by("against").value);
   older = version !== Math.max(...state.kept.map((each) => each.version));
   try {
-    state.against = against && Number(against) !== version ? await ask(`snapshots/${against}`) : null;
     await openSnapshot(version);
     offerAll();
     showSnapshot();
@@ -136,6 +135,8 @@ async function chooseSnapshot() {
 
 async function openSnapshot(version) {
   state.snapshot = await ask(`snapshots/${version}`);
+  if (state.against === version || !state.kept.some((each) => each.version === state.against)) state.against = null;
+  state.changed = state.against === null ? null : await ask(changesOf(version, state.against));
   tree = prepare(state.snapshot.dendrogram);
   const slider = by("cut");
   slider.max = Math.min(MOST, tree.n);
@@ -149,8 +150,9 @@ function show() {
   if (!status) return;
   document.body.classList.toggle("waiting", status.events === 0);
   for (const note of document.querySelectorAll(".empty")) note.textContent = "No events yet.";
-  const features = status.features.length === 1 ? "one feature" : `${status.features.length || "no"} features`;
-  by("about").textContent = `${status.source}, ${status.family} clusters of ${features}`;
+  const n = status.features.length;
+  const features = n === 1 ? "of one feature" : n ? `of ${n} features` : "(no features yet)";
+  by("about").textContent = `source: ${status.source}, ${status.family} clusters ${features}`;
   by("version").textContent = `streamclust ${status.version}`;
   showFigures(by("figures"), by("spoken"), status, history);
   showStart(by("start"), by("curl"), by("start-note"), status, hasToken());
@@ -227,7 +229,7 @@ function showSnapshot() {
   const k = Number(by("cut").value);
   by("cut-told").textContent = `${k} cluster${k === 1 ? "" : "s"}`;
   showHierarchy(by("hierarchy"), by("hierarchy-note"), state.snapshot, tree, k, linked());
-  by("compared").textContent = state.against ? compared(state.against, state.snapshot, state.status?.features ?? []) : "";
+  showChanged(by("compared"), state.changed);
 }
 
 // ------------------------------------------------------------------ the loop
@@ -283,6 +285,7 @@ async function takeSnapshot() {
 
 axes.forEach((select, i) => select.addEventListener("change", () => { pairAxes(axes, i); tick(); }));
 by("cut").addEventListener("input", showSnapshot);
+by("hierarchy").addEventListener("resized", showSnapshot); // labels have room elsewhere
 by("take").addEventListener("click", takeSnapshot);
 for (const id of ["snapshots", "against"]) by(id).addEventListener("change", chooseSnapshot);
 by("retry").addEventListener("click", tick);

@@ -16,7 +16,7 @@ export const nameOf = (id) => names.get(id) ?? "";
 export const called = (id, name = nameOf(id)) => (name ? `${id} ${name}` : String(id));
 
 /** The same for a picture of this width: long names are cut, and tags are none. */
-export function written(id, width) {
-  const [name, most] = [nameOf(id), Math.max(6, Math.floor(width / PIXELS))];
+export function written(id, width, name = nameOf(id)) {
+  const most = Math.max(6, Math.floor(width / PIXELS));
   return literal(called(id, name.length > most ? `${name.slice(0, most - 1)}…` : name));
 }

@@ -45,11 +45,15 @@ export const clock = (chart, seconds) => ({
 });
 export const legend = { orientation: "h", traceorder: "normal", yanchor: "bottom", y: 1.02, x: 0 };
 
-const room = new ResizeObserver((changes) => {
-  for (const { target } of changes) if (target.data && target.checkVisibility()) Plotly.Plots.resize(target);
+const room = new ResizeObserver(async (changes) => {
+  for (const { target } of changes) {
+    if (!target.data || !target.checkVisibility()) continue;
+    await Plotly.Plots.resize(target);
+    target.dispatchEvent(new Event("resized"));
+  }
 });
 
-/** Draw or redraw a chart in the page's own colours; it fills its element, whenever that changes. */
+/** Draw or redraw a chart in the page's own colours; it fills its element, whenever that changes (event `resized`). */
 export function draw(chart, traces, layout) {
   if (!chart.data) room.observe(chart);
   const { color, fontFamily: family } = getComputedStyle(document.body);

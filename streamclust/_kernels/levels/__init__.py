@@ -1,0 +1,1 @@
+"""Loops of `streamclust.levels`: how far apart the means of two clusters are."""
