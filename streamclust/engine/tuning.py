@@ -149,7 +149,7 @@ class EngineTuning:
     """Share of the present's events below which a cluster is retired; chance brings it about once in a million. Larger
     retires rare clusters. Not distinguished."""
     presence_events: int = 16
-    """Events that tell whether a cluster is there. If a retired one has so many of the present's, it is active again;
+    """Events that tell whether a cluster is there. If a retired one has as many of the present's, it is active again;
     if an absent one's share must let expect so many watched ones, it is gone: chance brings none once in ten million.
     Fewer retire clusters by chance and let noise resume them, more keep dead ones for longer. Decided by clusters that
     are replaced (docs/measured.md): gone within two looks."""
