@@ -176,7 +176,6 @@ class Engine:
     def use_transform(self, transform: Transform) -> None:
         """Transform features by this from now on: it was decided elsewhere."""
         self.transforms.use(transform)
-        self.stream.counters.transform_due = schedule.NEVER
         self.queries.forget()
 
     # ---------------------------------------------------------------- other ways to learn

@@ -113,6 +113,8 @@ class ShardTransfer:
             engine.use_transform(other.engine.transform)
         elif other.projection.n_seen:
             other.engine.use_transform(engine.transform)
+        decided = max(engine.counters.transform_due, other.engine.counters.transform_due)
+        engine.counters.transform_due = decided
         self.pipeline.merge(other)
 
     def _share(self, sketch: Sketch | None, shard: Hashable, part: Shard) -> None:
