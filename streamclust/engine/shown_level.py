@@ -97,6 +97,8 @@ class ShownLevel:
             return False
         settings = as_evidence_allows(settings, model)
         shown = np.array(model.shown_ids or model.ids)[model.membership.active_clusters]
+        if settings.shows_finest:
+            return len(np.unique(shown)) < len(shown)
         path = model.path_now(n_seen, shown)
         return not np.array_equal(path.clusters(self.choose(settings, path)), by_first(shown))
 
@@ -119,11 +121,17 @@ class ShownLevel:
         shared = same_ids(before, model) if shared is None else shared
         old = Groups.of(before) if before is not None else NOTHING
         on_show = old.parents(shared.common)[model.membership.active_clusters]
-        model = replace(model, kept_path=model.path_now(model.n_seen, on_show if self.resolution else None))
-        if self.kept(settings, model.path) is None:
-            self.n_events = model.path.n_events
-        number = self.choose(settings, model.path)
-        self.resolution = model.path.resolution(number)
+        if settings.shows_finest:  # no path is needed to show it
+            model, number = replace(model, kept_path=None), len(on_show)
+            self.forget()
+        else:
+            model = replace(
+                model, kept_path=model.path_now(model.n_seen, on_show if self.resolution else None)
+            )
+            if self.kept(settings, model.path) is None:
+                self.n_events = model.path.n_events
+            number = self.choose(settings, model.path)
+            self.resolution = model.path.resolution(number)
         new = regrouped(model, number, old, shared.common)
         self.lineage.level = number
         ids = named(new, self.lineage, model, old, shared, retired)
@@ -238,7 +246,7 @@ def regrouped(model: Model, n_clusters: int, old: Groups, common: Floats) -> Gro
     A group of which all clusters are retired stays one; a retired part of a group that is fed leaves it.
     """
     group, active = np.full(len(model.ids), -1), model.membership.active_clusters
-    group[active] = model.path.clusters(n_clusters)
+    group[active] = np.arange(n_clusters) if n_clusters == len(active) else model.path.clusters(n_clusters)
     retired: dict[int, int] = {}
     if len(active) < len(model.ids) and old.n_groups:
         parent = old.parents(common)
