@@ -404,7 +404,7 @@ class Snapshot(SnapshotSummary):
     dendrogram: dict[str, Any]
 
 
-class ClusterChange(BaseModel):
+class SnapshotChange(BaseModel):
     """A cluster in two snapshots."""
 
     before: int | None
@@ -429,7 +429,7 @@ class SnapshotChanges(BaseModel):
 
     since: SnapshotSummary
     until: SnapshotSummary
-    clusters: list[ClusterChange]
+    clusters: list[SnapshotChange]
 
 
 class SnapshotRequest(BaseModel):
