@@ -23,6 +23,7 @@ from streamclust.engine.wide_events import RECENT_EVENTS, Block
 from streamclust.families import family as family_named
 from streamclust.levels import Path
 from streamclust.moments import Moments
+from streamclust.refit.partition import Partition
 from streamclust.tree import SummaryTree
 from streamclust.utils.late import issparse
 from streamclust.utils.values import MAX_MAGNITUDE
@@ -177,6 +178,8 @@ def check_result(name: str, result: Result, n_features: int) -> Moments:
     check_moments(f"clusters of the {name}", clusters, n_features)
     must(len(clusters) > 0, f"the {name} has no clusters")
     number(f"free energy of the {name}", result.free_energy)
+    if isinstance(result, Partition):
+        number(f"effective events of the {name}", result.n_effective, least=0.0)
     must(result.labels.dtype.kind == "i" and result.labels.ndim == 1, f"labels of the {name} are none")
     return clusters
 
