@@ -221,7 +221,7 @@ def test_features_may_appear_just_before_a_decision():
     for i, event in enumerate(events):
         event["channel"] = "web" if kind[i] else "shop"
         if i >= 120:
-            event["size"] = float(kind[i]) + 0.1 * (i % 7)
+            event["size"] = 5.0 + float(kind[i]) + 0.1 * (i % 7)
         if i in (121, 127, 511):
             event["channel"] = f"new{i}"
     model = StreamClusterer()
