@@ -268,7 +268,7 @@ def fit_dependent(
         if found > evidence / 2 and event > before / 2:
             break
         evidence = found
-    few = found < 1.0 and found * events.n_events < best.n_clusters * (d + 1)
+    few = n_independent(found, events.n_events, d) < best.n_clusters * (d + 1)
     return whole if few else best
 
 

@@ -18,18 +18,28 @@ from streamclust.engine.settings import EngineSettings
 from streamclust.engine.tuning import TUNING
 from streamclust.levels import Path, chosen_level, prominence
 from streamclust.lineage import Change, Lineage, Mark
+from streamclust.refit.partition import Partition
 from streamclust.shapes.joins import by_first
 
 
 def as_evidence_allows(settings: EngineSettings, model: Model) -> EngineSettings:
-    """Settings by which the level is chosen: "auto" is "fine" where events count less, as coordinates depend.
+    """Settings by which the level is chosen: "auto" is "fine" where evidence is too little to judge levels.
 
-    Coarser levels are there since clusters that are no Gaussians come in pieces at full evidence; that of these refits
-    has been lowered by as much as events depart from Gaussians.
+    So it is with fewer than D + 1 independent events for each cluster, as their covariances are not known: sources that
+    wander slowly are told apart by their ways. And where coordinates depend on each other: coarser levels are there
+    since clusters that are no Gaussians come in pieces at full evidence, and that of such refits has been lowered by as
+    much as events depart from Gaussians.
     """
+    if settings.detail != "auto" or settings.n_clusters is not None:
+        return settings
+    active = model.active
+    few = (
+        active.clusters.kind == "full"
+        and isinstance(active, Partition)
+        and active.n_effective < active.n_clusters * (active.clusters.n_features + 1)
+    )
     lowered = model.sketch is not None and model.sketch.independent
-    chooses = settings.detail == "auto" and settings.n_clusters is None
-    return replace(settings, detail="fine") if lowered and chooses else settings
+    return replace(settings, detail="fine") if few or lowered else settings
 
 
 class LevelMark(NamedTuple):
