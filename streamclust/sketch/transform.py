@@ -10,6 +10,7 @@ array([[ 0. ,  1. ],
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -39,7 +40,7 @@ class Transform:
         """The transform that leaves everything as it is."""
         return cls(np.zeros(0))
 
-    @property
+    @cached_property
     def is_none(self) -> bool:
         """Whether it leaves everything as it is."""
         return not self.knee.any()
