@@ -126,7 +126,7 @@ def check_path(path: Path, n_components: int, n_clusters: int) -> None:
     check_array("owner of the path", path.owner, (n_components,), kind="i")
     check_array("merges of the path", path.children, (n_clusters - 1, 2), kind="i")
     check_array("evidence of the path", path.zeta, (n_clusters - 1,))
-    number("events of the path", path.n_events, least=0.0)
+    positive("events of the path", path.n_events)
     merged = np.sort(path.children, axis=None)
     must(bool((merged == np.arange(2 * n_clusters - 2)).all()), "the path does not merge each cluster once")
     made = n_clusters + np.arange(n_clusters - 1)[:, None]
@@ -179,7 +179,7 @@ def check_result(name: str, result: Result, n_features: int) -> Moments:
     must(len(clusters) > 0, f"the {name} has no clusters")
     number(f"free energy of the {name}", result.free_energy)
     if isinstance(result, Partition):
-        number(f"effective events of the {name}", result.n_effective, least=0.0)
+        positive(f"effective events of the {name}", result.n_effective)
     must(result.labels.dtype.kind == "i" and result.labels.ndim == 1, f"labels of the {name} are none")
     return clusters
 
@@ -273,6 +273,12 @@ def number(name: str, value: object, least: float = -math.inf) -> None:
     """A finite number."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value < 1e300:
         raise ValueError(f"{name} must be a number, at least {least}, got {str(value)[:80]}")
+
+
+def positive(name: str, value: object) -> None:
+    """A finite number above 0."""
+    number(name, value, least=0.0)
+    must(bool(value), f"{name} must be above 0, got {value}")
 
 
 def check_array(name: str, array: NDArray[Any], shape: tuple[int, ...], kind: str = "f") -> None:

@@ -83,7 +83,7 @@ class Outside:
         sampled = chosen_of(first, len(rows), window=0)
         sampled = sampled[sampled + first >= TUNING.min_search_events]
         incomplete: Bools = NONE_MISSING if missing is None else np.asarray(missing.any(axis=1))
-        state = np.array([alarm.level, alarm.bar, 0.0])
+        state = np.array([alarm.level, alarm.bar, 0.0], dtype=np.float64)  # checkpoints may hold integers
         usual = min(usual, TUNING.major_share / 2)
         gain, loss = np.log(TUNING.major_share / usual), np.log((1.0 - usual) / (1.0 - TUNING.major_share))
         if self.columns is not None:

@@ -179,6 +179,14 @@ def test_a_changed_state_is_refused_or_works(name):
     assert refused > len(tried) / 3
 
 
+@pytest.mark.parametrize("where", [("result", "n_effective"), ("path", "n_events")])
+def test_evidence_of_no_events_is_refused(where):
+    """Levels divide by it."""
+    state = levels().to_state()
+    with pytest.raises(CheckpointError, match="must be above 0"):
+        StreamClusterer.from_state(State(state.arrays, with_value(state.values, ("model", *where), 0.0)))
+
+
 # ---------------------------------------------------------------- files
 
 

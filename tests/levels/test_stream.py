@@ -121,17 +121,52 @@ def test_a_restart_leaves_no_trace(options, tmp_path):
     ("options", "message"),
     [
         ({"n_clusters": 0}, "at least 1"),
+        ({"n_clusters": -3}, "at least 1"),
+        ({"n_clusters": 2.5}, "whole number"),
+        ({"n_clusters": float("nan")}, "whole number"),
+        ({"n_clusters": True}, "whole number"),
+        ({"n_clusters": (0, 4)}, "at least 1"),
+        ({"n_clusters": (4,)}, "pair"),
         ({"n_clusters": (9, 2)}, r"use \(2, 9\)"),
         ({"detail": "medium"}, "detail must be"),
+        ({"detail": 0}, "positive number of events"),
         ({"detail": -5}, "positive number of events"),
+        ({"detail": float("nan")}, "positive number of events"),
+        ({"detail": float("inf")}, "positive number of events"),
+        ({"detail": True}, "positive number of events"),
     ],
 )
-def test_requests_that_make_no_sense_are_refused(options, message):
+@pytest.mark.parametrize("family", ["gaussian", "poisson"])
+def test_requests_that_make_no_sense_are_refused_and_change_nothing(family, options, message):
     with pytest.raises(ValueError, match=message):
-        StreamClusterer(**options)
-    model = StreamClusterer()
+        StreamClusterer(family=family, **options)
+    with pytest.raises(ValueError, match=message):
+        StreamEstimator(family=family, **options).fit(np.eye(4))
+    model = StreamClusterer(family=family, n_clusters=2)
     with pytest.raises(ValueError, match=message):
         model.__setattr__(*next(iter(options.items())))
+    assert (model.detail, model._wanted) == ("auto", 2)
+
+
+REQUESTS = [{"detail": detail} for detail in ("auto", "fine", "coarse", 1e-300, 20.0, 1e300)]
+REQUESTS += [{"n_clusters": number} for number in (1, 9, (2, 4), (10, 20))]
+
+
+@pytest.mark.parametrize("options", REQUESTS, ids=str)
+@pytest.mark.parametrize("family", ["gaussian", "poisson", "bernoulli"])
+@pytest.mark.parametrize("n", [1, 300])
+def test_one_event_and_equal_events_are_one_cluster_however_it_is_asked(family, options, n):
+    model = StreamClusterer(family=family, **options)
+    model.learn_many(np.ones((n, 3)))
+    model.settle()
+    assert model.n_clusters == len(model.clusters) == len(model.levels) == 1
+    assert len(set(model.predict_many(np.ones((4, 3))))) == 1
+
+
+@pytest.mark.parametrize("asked", [50, (20, 50)])
+def test_all_there_are_are_shown_if_more_are_asked_for(asked):
+    model = learnt(4_000, n_clusters=asked)
+    assert model.n_clusters == len(model.clusters_at("fine")) < 20
 
 
 def test_a_model_that_has_learnt_little_has_one_level():
@@ -154,8 +189,14 @@ def test_counts_have_levels():
     model.learn_many(rng.poisson(rates[kind]).astype(float))
     assert model.n_clusters == 2
     assert adjusted_rand_score(kind // 2, model.predict_many(counts(rates[kind]))) > 0.9
-    model.detail = 200.0
-    assert model.n_clusters >= 2
+    shown = []
+    for detail in (1e-3, 20.0, 200.0, 6_000.0, "fine"):
+        model.detail = detail
+        shown.append(model.n_clusters)
+    assert shown == sorted(shown)
+    assert (shown[0], shown[-2], shown[-1]) == (1, 4, 4)
+    model.detail = "coarse"
+    assert model.n_clusters == 2
 
 
 def counts(rates):
