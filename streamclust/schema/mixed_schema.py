@@ -132,9 +132,11 @@ class MixedSchema(Schema):
         return rows
 
     def table(self, data: object, extend: bool = True, copy: bool = True) -> Floats:
-        """Rows of many events; columns of an array are fields 0, 1, 2, ..."""
+        """Rows of many events; columns of an array are the features in order; fields 0, 1, 2, ... if some hold text."""
         if isinstance(data, np.ndarray) and data.ndim == 2:
-            return super().table([dict(enumerate(row)) for row in data.tolist()], extend)
+            in_order = not self.fields and len(self.names) == data.shape[1]
+            names = self.names if in_order else range(data.shape[1])
+            return super().table([dict(zip(names, row, strict=True)) for row in data.tolist()], extend)
         if issparse(data):
             raise ValueError("a sparse table has no categories: give it as a frame or as mappings")
         return super().table(data, extend, copy)

@@ -346,12 +346,64 @@ def test_columns_that_are_not_numbers_are_left_out(tmp_path, points, invoke, nam
         in done.stderr
     )
     assert "id looks like a row number" in done.stderr
+    assert 'to use text as categories: family "mixed"' in done.stderr
     timed = invoke("fit", tmp_path / name, "--exclude", "id,city", "--time", "on", "--half-life", "720000")
     assert timed.stderr == ""
     model = StreamClusterer.load(tmp_path / f"{name}.checkpoint")
     assert model.feature_names == ("y", "x")
     decayed = (0.5 ** (np.arange(150) * 3600 / 720_000)).sum()
     assert sum(c.weight for c in model.clusters) == pytest.approx(decayed, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet", "a.jsonl"])
+def test_the_mixed_family_takes_columns_of_text_as_categories(tmp_path, invoke, name):
+    frame, labels = shop(900)
+    if name == "a.jsonl":
+        frame.to_json(tmp_path / name, orient="records", lines=True)
+    else:
+        getattr(frame, f"to_{name[2:]}")(tmp_path / name, index=False)
+    done = invoke(
+        "fit", tmp_path / name, "--family", "mixed", "-o", tmp_path / "m", "--labels", tmp_path / "l.csv"
+    )
+    assert "ignored" not in done.stderr
+    model = StreamClusterer.load(tmp_path / "m")
+    assert set(model.categories["channel"]) == {"web", "shop", "phone"}
+    told = pd.read_csv(tmp_path / "l.csv")
+    assert adjusted_rand_score(labels, told["cluster"]) > 0.99
+    again = invoke("predict", tmp_path / "m", tmp_path / name).stdout
+    assert again == (tmp_path / "l.csv").read_text()
+    numbers = invoke("fit", tmp_path / name, "-o", tmp_path / "n", "--labels", tmp_path / "n.csv")
+    assert "ignored columns that are not numeric: channel" in numbers.stderr
+    assert adjusted_rand_score(labels, pd.read_csv(tmp_path / "n.csv")["cluster"]) < 0.7
+
+
+def shop(n):
+    """Three clusters; two of them differ by their channel and little else."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(3, size=n)
+    frame = pd.DataFrame({"x": rng.normal(size=n) + 9.0 * (labels == 2), "y": rng.normal(size=n)})
+    frame["channel"] = np.array(["web", "shop", "phone"])[labels]
+    frame["floor"] = np.array(["low", "high", "high"])[labels]
+    return frame, labels
+
+
+def test_predict_takes_new_values_and_gaps_of_categories(tmp_path, invoke):
+    frame, _ = shop(900)
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    invoke("fit", tmp_path / "a.csv", "--family", "mixed", "-o", tmp_path / "m")
+    (tmp_path / "b.csv").write_text("channel,x,y\nfax,9,0\n,9,0\nweb,,\n")
+    done = invoke("predict", tmp_path / "m", tmp_path / "b.csv")
+    found = pd.read_csv(io.StringIO(done.stdout))
+    assert found["cluster"].notna().all()
+    assert found["cluster"][0] == found["cluster"][1] != found["cluster"][2]
+    assert "has no floor; treated as missing values" in done.stderr
+
+
+def test_the_mixed_family_takes_files_of_numbers_alone(files, points, invoke):
+    _, labels = points
+    fit = ("fit", files / "events.csv", "--family", "mixed", "--key", "name")
+    invoke(*fit, "-o", files / "m", "--labels", files / "l.csv")
+    assert adjusted_rand_score(labels, pd.read_csv(files / "l.csv")["cluster"]) == 1.0
 
 
 def test_predict_needs_neither_key_nor_time_nor_weight(tmp_path, points, invoke):

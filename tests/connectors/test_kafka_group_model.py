@@ -1,5 +1,6 @@
 """A consumer group with one model and its state in Kafka, on a real broker; members are threads of the test."""
 
+import json
 import zlib
 from collections import Counter
 from contextlib import ExitStack
@@ -94,6 +95,31 @@ def test_members_share_one_model_and_take_over_from_the_dead(cluster, join):
     until("its model to hold all", lambda: other.group.clusterer.n_seen == 9 * N)
     until("its status to tell all", lambda: sum_of(other.group.active_members()) == 9 * N)
     check(cluster, topic, out, lives, written, other)
+
+
+@pytest.mark.usefixtures("client")
+def test_members_share_a_model_with_categories(cluster, join):
+    topic, out = cluster.topic(partitions=2), cluster.topic("assignments", 2)
+    rng = np.random.default_rng(0)
+    truth = rng.integers(3, size=(2, N))
+    for number, kinds in enumerate(truth.tolist()):
+        rows = [{"x": float(rng.normal(9.0 * (k == 2))), "channel": f"c{k}", "floor": f"f{k}"} for k in kinds]
+        cluster.write(topic, [json.dumps(row).encode() for row in rows], number)
+    both = [join(topic, name, assignments=out) for name in ("first", "second")]
+    until("both to learn", lambda: all_at(both, N, 2))
+    leader = until("a leader", lambda: next((member for member in both if member.group.leads), None))
+    until(
+        "its model to hold all",
+        lambda: (found := leader.group.clusterer) is not None and found.n_seen == 2 * N,
+    )
+    assert {name: set(found) for name, found in leader.group.clusterer.categories.items()} == {
+        "channel": {"c0", "c1", "c2"},
+        "floor": {"f0", "f1", "f2"},
+    }
+    model = leader.group.clusterer
+    one_each = [{"x": 9.0 * (k == 2), "channel": f"c{k}", "floor": f"f{k}"} for k in range(3)]
+    assert len(set(model.predict_many(one_each).tolist())) == 3
+    assert len(cluster.values(out)) == 2 * N
 
 
 def sum_of(members):

@@ -9,7 +9,13 @@ import typer
 
 from streamclust_connectors.cli.assignment_writer import assignment_rows, form_of, row_writer
 from streamclust_connectors.cli.errors import BadData
-from streamclust_connectors.cli.fit_file import RefusalLog, check_known, fit_checkpoint, open_file
+from streamclust_connectors.cli.fit_file import (
+    RefusalLog,
+    check_known,
+    field_names,
+    fit_checkpoint,
+    open_file,
+)
 from streamclust_connectors.cli.options import (
     Clusters,
     Config,
@@ -106,7 +112,7 @@ def fit(
     """Find the clusters of a file, write a checkpoint and print a summary.
 
     The dialect of a CSV file is detected from its first lines, unless options give it. Columns that are not numeric
-    are ignored.
+    are ignored, unless the family is "mixed": it takes text as categories.
     """
     flags = origin(file, kind) | {"engine.family": family, "engine.half_life": half_life, "engine.seed": seed}
     flags |= {"engine.n_clusters": number_of_clusters(clusters), "engine.detail": detail}
@@ -181,9 +187,11 @@ def predict(
     remembered = {
         n: v for n, v in state.values.get("decode", {}).items() if n in ("events", "vector", "key", "format")
     }
-    if all(isinstance(name, str) for name in model.feature_names):
-        remembered["features"] = list(model.feature_names)
+    names = field_names(model)
+    if all(isinstance(name, str) for name in names):
+        remembered["features"] = names
     flags = {f"decode.{name}": value for name, value in remembered.items()} | origin(file, kind)
+    flags["engine.family"] = "mixed" if model.categories else model.family
     flags |= {n: v for n, v in fields(features, vector=vector, key=key).items() if v is not None}
     flags |= dialect(delimiter, decimal, encoding, header, null)
     settings = settings_from(config, given, flags)

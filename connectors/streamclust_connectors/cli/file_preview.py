@@ -81,8 +81,8 @@ def preview_file(
 ) -> FilePreview:
     """Read the first rows of a file, and decide how all are decoded.
 
-    Columns that are not numeric are ignored; if `decode.features` names one, that is an error. If `predicting`, events
-    need not have the key.
+    Columns that are not numeric are ignored; if `decode.features` names one, that is an error. The family "mixed" takes
+    text, but no dates, as categories. If `predicting`, events need not have the key.
     """
     from streamclust_connectors.decode import Decoder, non_numeric_names
     from streamclust_connectors.interfaces import Message
@@ -102,12 +102,19 @@ def preview_file(
     left_out, warning = non_numeric_names(vectors), None
     if left_out:
         cells = {n: next(v[n] for v in vectors if isinstance(v.get(n), (str, list, dict))) for n in left_out}
+        if settings.engine.family == "mixed":
+            cells = {n: cell for n, cell in cells.items() if not isinstance(cell, str) or is_date(cell)}
+            left_out = tuple(cells)
+    if left_out:
         if fields.features is not None and not predicting:
             raise bad_name(
-                "features", f"column {left_out[0]!r} is not numeric: it contains {cells[left_out[0]]!r}"
+                "features",
+                f"column {left_out[0]!r} is not numeric: it contains {cells[left_out[0]]!r}"
+                f"{categories_hint(cells[left_out[0]])}",
             )
         dates = [name for name, cell in cells.items() if is_date(cell)]
         hint = f"; to use the dates of {dates[0]} as event times: --time {dates[0]}" if dates else ""
+        hint += next(filter(None, map(categories_hint, cells.values())), "")
         warning = f"ignored columns that are not numeric: {', '.join(map(str, left_out))}{hint}"
         fields = replace(fields, exclude=(*fields.exclude, *map(str, left_out)))
         vectors = [{n: v for n, v in vector.items() if n not in cells} for vector in vectors]
@@ -120,6 +127,13 @@ def is_date(cell: object) -> bool:
         return bool(datetime.fromisoformat(str(cell)))
     except ValueError:
         return False
+
+
+def categories_hint(cell: object) -> str:
+    """How to use a column that holds this; nothing if it is no text, or a date."""
+    return (
+        '; to use text as categories: family "mixed"' if isinstance(cell, str) and not is_date(cell) else ""
+    )
 
 
 def dialect_notes(source: FileSource) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,12 +58,18 @@ def fit_checkpoint(settings: Settings, file: Path, target: Path) -> tuple[Stream
     return model, sample
 
 
+def field_names(model: StreamClusterer) -> list[Hashable]:
+    """Names of the fields that events have: numbers, then categories."""
+    values = {f"{name}={value}" for name, found in model.categories.items() for value in found}
+    return [*(name for name in model.feature_names if name not in values), *model.categories]
+
+
 def check_known(model: StreamClusterer, preview: FilePreview, file: Path) -> None:
     """Refuse a table that has none of the model's features; warn if some are missing."""
     columns, fields = preview.source.columns, preview.decoder.fields
     if columns is None or fields.vector is not None:
         return
-    names = [str(name) for name in model.feature_names]
+    names = [str(name) for name in field_names(model)]
     lacking = [name for name in names if name not in columns]
     if len(lacking) == len(names):
         raise BadData(
@@ -138,5 +144,5 @@ def check_learnt(model: StreamClusterer, preview: FilePreview, asked: Iterable[s
         )
     if preview.source.columns is None and not preview.decoder.fields.vector:
         for name in asked:
-            if name not in model.feature_names:
+            if name not in field_names(model):
                 raise bad_name("features", unknown(name, preview.members))

@@ -41,7 +41,8 @@ def number(frame: DataFrame, name: str) -> Column:
     if not isinstance(types[name], (NumericType, BooleanType)):
         raise ValueError(
             f"column {name!r} is not numeric but {types[name].simpleString()}; convert it, for example "
-            f"columns={{{name!r}: col({name!r}).try_cast('double')}}"
+            f"columns={{{name!r}: col({name!r}).try_cast('double')}}; categories are not for Spark: leave them out, or "
+            "learn from the service or in Python"
         )
     return col(f"`{name}`").cast("double")
 
