@@ -16,6 +16,7 @@ FIRST = frozenset(
         "engine.assign.cheapest",
         "engine.dependence.block_bends",
         "engine.outside.watch_outside",
+        "engine.continuity.crossings",
         "engine.windows.at_rest",
         "engine.windows.block_sums",
         "engine.windows.fit_statistics",

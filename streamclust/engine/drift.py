@@ -133,7 +133,8 @@ class Wandering:
         k, d = len(self._model.rows), self._model.whitened_features
         own_times = [curve.correlation_time() for curve, _ in curves]
         times = [own * each if own > 1.0 else 1.0 for own, (_, each) in zip(own_times, curves, strict=True)]
-        time = max(self._counters.known_time, *times, 1.0)
+        known = self._counters.time_known_before(k, self._shards.recent.memory_events)
+        time = max(known, *times, 1.0)
         if time == 1.0:
             return independent
         if max((curve.n_own * each for curve, each in curves), default=0.0) < (d + 1) * time:

@@ -35,11 +35,8 @@ class PresentEvents:
         key, kept = (self.stream.n_seen, begin), self._evidence
         if kept is None or kept[0] != key or kept[1] is not model:
             kept = self._evidence = key, model, self.stream.shards.recent.sequence(begin).evidence(model)
-        known = self.stream.counters.known_time
-        lasting = TUNING.known_times * known * len(model.rows)
-        lasting = min(lasting, self.stream.shards.recent.memory_events)
-        short = self.stream.n_seen - begin < lasting
-        return min(kept[2], 1.0 / known) if short else kept[2]
+        memory_events = self.stream.shards.recent.memory_events
+        return min(kept[2], 1.0 / self.stream.counters.time_known_before(len(model.rows), memory_events))
 
     def recent(self, gap: int) -> tuple[Floats, Floats]:
         """Events that stand for the last `gap`, and their weights."""

@@ -70,6 +70,14 @@ class Counters:
     transform_due: int = TUNING.min_transform_events
     """Event count at which it is decided (again) which features are transformed."""
 
+    def time_known_before(self, n_clusters: int, memory_events: float) -> float:
+        """Events worth one independent event when the present began; 1 once the present is long enough to tell itself.
+
+        By then what was known before is forgotten, too: a sensor that was stuck is not so for ever.
+        """
+        lasting = min(TUNING.known_times * self.known_time * n_clusters, memory_events)
+        return self.known_time if self.n_seen - self.begin < lasting else 1.0
+
     def to_values(self) -> dict[str, Any]:
         """The counters by name."""
         return asdict(self)

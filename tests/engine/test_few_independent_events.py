@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sklearn.metrics import adjusted_rand_score
+from sklearn.metrics import adjusted_rand_score, homogeneity_score
 
 from streamclust import StreamClusterer
 from streamclust.engine import Engine, EngineSettings
@@ -62,5 +62,5 @@ def test_a_jump_in_one_feature_keeps_two_regimes_apart(seed):
     rows, on = ar(rng, 20_000, 4, 1000), np.arange(20_000) // 1000 % 2
     rows[:, 3] = 9.0 * on + 0.1 * rng.normal(size=20_000)
     *_, model = learn(rows)
-    assert model.n_clusters == 2
-    assert adjusted_rand_score(on[-3000:], model.predict_many(rows[-3000:])) > 0.97
+    assert model.n_clusters in (2, 3)  # the way within a regime may still be in two parts
+    assert homogeneity_score(on[-3000:], model.predict_many(rows[-3000:])) > 0.97
