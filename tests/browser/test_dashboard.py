@@ -231,14 +231,14 @@ def test_the_slider_redraws_the_clusters_of_another_level(visit, told):
     expect(page.locator("#levels output")).to_have_text("2 clusters, instead of the 3 on show")
     expect(page.locator("#view")).to_have_attribute("aria-label", re.compile("^2 clusters"))
     page.wait_for_function(
-        "document.getElementById('lifecycle').data.filter((t) => t.stackgroup).length === 2"
+        "() => document.getElementById('lifecycle').data.filter((t) => t.stackgroup).length === 2"
     )
     rows.first.click()
     expect(page.locator("#detail")).to_be_hidden()
     page.get_by_role("button", name="As on show").click()
     expect(rows).to_have_count(3)
     page.wait_for_function(
-        "document.getElementById('lifecycle').data.filter((t) => t.stackgroup).length >= 3"
+        "() => document.getElementById('lifecycle').data.filter((t) => t.stackgroup).length >= 3"
     )
     rows.first.click()
     expect(page.locator("#detail")).to_be_visible()

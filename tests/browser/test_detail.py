@@ -227,7 +227,7 @@ def test_a_source_without_a_lag_shows_none_and_silence_is_no_novelty(visit, told
     expect(figure(page, "Refused")).to_have_text("0")
     expect(page.locator("#figures div", has_text="Lag")).to_be_hidden()
     expect(page.locator("#novelty-none")).to_contain_text("No events for")
-    page.wait_for_function("document.getElementById('novelty').data[1].y.at(-1) === null")
+    page.wait_for_function("() => document.getElementById('novelty').data[1].y.at(-1) === null")
     known = page.evaluate("document.getElementById('novelty').data[1].y.filter((v) => v !== null).length")
     assert known >= 1
     row = httpx.get(f"{url}/v1/clusters/0").json()["recent"][0]["values"]

@@ -89,7 +89,7 @@ def test_colours_are_those_of_the_library_and_differ(visit, many):  # noqa: F811
         ".map((t) => [t.name, t.line.color])"
     )
     bands = "document.getElementById('lifecycle').data.filter((t) => t.stackgroup).map((t) => [t.name, t.fillcolor])"
-    page.wait_for_function(f"{bands}.length === {K}")
+    page.wait_for_function(f"() => {bands}.length === {K}")
     assert dict(page.evaluate(ellipses)) == dict(page.evaluate(bands)) == expected
 
 
