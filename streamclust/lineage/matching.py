@@ -19,9 +19,11 @@ def matched(shared: Floats, old_weight: Floats, new_weight: Floats, live: Bools)
 
 def best_pairs(claim: Floats) -> tuple[Ints, Ints]:
     """Rows and columns of the pairs, none in two of them, of the largest sum; those of no claim may be left out."""
-    if claim.size and ((claim > 0).sum(axis=0) <= 1).all():  # no two rows want the same column
+    if not claim.size:
+        return np.arange(0), np.arange(0)
+    if ((claim > 0).sum(axis=0) <= 1).all():  # no two rows want the same column
         return np.arange(len(claim)), claim.argmax(axis=1)
-    if claim.size and ((claim > 0).sum(axis=1) <= 1).all():
+    if ((claim > 0).sum(axis=1) <= 1).all():
         return claim.argmax(axis=0), np.arange(claim.shape[1])
     from scipy.optimize import linear_sum_assignment  # 20 MB, and slow to import
 
