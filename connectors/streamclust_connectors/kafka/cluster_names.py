@@ -52,8 +52,11 @@ def name_record(stored: StoredState) -> NameRecord | None:
 
 
 def names_in(state: State | None) -> dict[int, str]:
-    """Names of clusters in a published model."""
-    found: Iterable[Any] = () if state is None else state.values["lineage"].get("names", ())
+    """Names of clusters of the level on show in a published model."""
+    if state is None:
+        return {}
+    on_show = state.values.get("level", {}).get("lineage") or state.values["lineage"]
+    found: Iterable[Any] = on_show.get("names", ())
     return {int(cluster): name for cluster, name in found}
 
 
