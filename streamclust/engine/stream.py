@@ -73,7 +73,12 @@ class Counters:
     def time_known_before(self, n_clusters: int, memory_events: float) -> float:
         """Events worth one independent event when the present began; 1 once the present is long enough to tell itself.
 
-        By then what was known before is forgotten, too: a sensor that was stuck is not so for ever.
+        By then what was known before is forgotten, too.
+
+        >>> [Counters(n_seen=n, known_time=50.0).time_known_before(2, float("inf")) for n in (1_000, 3_000)]
+        [50.0, 1.0]
+        >>> Counters(n_seen=1_000, known_time=50.0).time_known_before(2, memory_events=500.0)
+        1.0
         """
         lasting = min(TUNING.known_times * self.known_time * n_clusters, memory_events)
         return self.known_time if self.n_seen - self.begin < lasting else 1.0
